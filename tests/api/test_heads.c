@@ -11,17 +11,19 @@
 ON_WORKER(oversized_heads_are_refused)
 {
         enum { LARGE = 1 << 20 };
-        static const char *const starts[] = { "GET /livez HTTP/1.1\r\n" HOST "X: ", "GET /", "GET /livez?",
-                                              "GET /livez HTTP/1.1\r\n" HOST };
-        static const char *const ends[] = { "\r\n\r\n", " HTTP/1.1\r\n" HOST "\r\n", " HTTP/1.1\r\n" HOST "\r\n",
-                                            ": x\r\n\r\n" };
+        static const struct {
+                const char *start, *end;
+        } heads[] = { { "GET /livez HTTP/1.1\r\n" HOST "X: ", "\r\n\r\n" },
+                      { "GET /", " HTTP/1.1\r\n" HOST "\r\n" },
+                      { "GET /livez?", " HTTP/1.1\r\n" HOST "\r\n" },
+                      { "GET /livez HTTP/1.1\r\n" HOST, ": x\r\n\r\n" } };
         char *large = malloc(LARGE + 1);
         const char *request, *said;
 
         memset(large, 'x', LARGE);
         large[LARGE] = '\0';
         for (int i = 0; i < 4; i++) {
-                request = text_format("%s%s%s", starts[i], large, ends[i]);
+                request = text_format("%s%s%s", heads[i].start, large, heads[i].end);
                 said = wire_talk(w, request, strlen(request));
                 /* The answer may be lost when the rest of the request meets a closed connection. */
                 if (*said)
