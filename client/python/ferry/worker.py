@@ -679,7 +679,11 @@ class _EndedQueue(_Queue):
     def add(self, operation: Operation) -> None:
         key = next(self._keys)
         self._operations[key] = operation
-        _check(self.lib.queue_add(self.pointer, operation._pointer, key))
+        try:
+            _check(self.lib.queue_add(self.pointer, operation._pointer, key))
+        except BaseException:
+            del self._operations[key]
+            raise
 
     def take(self) -> list[Operation]:
         context, ended = ctypes.c_void_p(), []
