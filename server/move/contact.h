@@ -2,13 +2,13 @@
 #ifndef MOVE_CONTACT_H
 #define MOVE_CONTACT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <uthash.h>
 
 #include "message/transport.h"
 #include "move/engine.h"
-#include <stdbool.h>
 
 /*
  * One transport's way to a worker, as the attempts to connect have found it: a transfer that can go by something else

@@ -169,7 +169,7 @@ int engine_http_start(struct engine *engine, const struct engine_transfer *trans
 void engine_http_cancel(struct engine *engine, uint64_t id, int reason);
 int engine_http_notice(struct engine *engine, const struct engine_connect *spec, char *detail, size_t detail_size);
 
-/* ---- responder_state.c ---- */
+/* ---- responder_state.c: tombstones ---- */
 
 void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error);
 /* NULL = not known (any more). */

@@ -2,13 +2,14 @@
 #ifndef MOVE_REQUESTER_H
 #define MOVE_REQUESTER_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "message/header.h"
 #include "message/stream.h"
 #include "move/engine.h"
 #include "peer.h"
 #include "route.h"
-#include <stdbool.h>
-#include <stdint.h>
 
 /*
  * The chunks of one transfer that are in flight. The window of the link (struct transport_ops) bounds the bytes of all

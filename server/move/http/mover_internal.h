@@ -292,7 +292,7 @@ void http_responder_copy_end(struct http_responder *responder);
 
 const struct http_mover_config *mover_config(const struct http_mover *mover);
 
-/* ---- responder.c ---- */
+/* ---- responder.c: finds the transfers of an operation ---- */
 
 /*
  * Finds or makes what HTTP keeps with the operation, for a client with that key (NULL = it has been authorised). 0;
