@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import copy
+import errno
 import gc
 import json
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import threading
 import unittest
+import unittest.mock
 
 import ferry
 import support
@@ -422,6 +424,14 @@ class TestPeers(unittest.TestCase):
         self.here.create("readable", [b"x"]).cancel()  # which nobody else keeps
         self.assertTrue(poll.poll(10_000))
         self.assertEqual([one.status for one in self.here.ended()], ["CANCELLED"])
+
+    def test_an_operation_that_cannot_join_the_ended_ones_is_not_kept(self):
+        self.assertGreaterEqual(self.here.ended_fd, 0)
+        with unittest.mock.patch.object(self.here._ended, "lib") as lib:
+            lib.queue_add.return_value = -errno.ENOMEM
+            with self.assertRaises(OSError):
+                self.here.create("readable", [b"x"])
+        self.assertEqual(self.here._ended._operations, {})
 
     def test_events(self):
         events = self.here.events()
