@@ -233,6 +233,16 @@ void worker_await_metric(struct worker *w, const char *sample, uint64_t value)
                       (unsigned long long)seen, (unsigned long long)value);
 }
 
+ssize_t pour_blanks(void *context, void *buffer, size_t size)
+{
+        uint64_t *left = context;
+        size_t n = size < *left ? size : (size_t)*left;
+
+        memset(buffer, ' ', n);
+        *left -= n;
+        return (ssize_t)n;
+}
+
 /* ---- a server that is no worker ---- */
 
 int listen_somewhere(char *url, size_t size, const char *path)

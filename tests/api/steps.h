@@ -72,6 +72,9 @@ uint64_t worker_metric(struct worker *w, const char *sample);
 /* Rounds of it until the sample has the value. */
 void worker_await_metric(struct worker *w, const char *sample, uint64_t value);
 
+/* The source of an upload: as many blanks as the uint64_t context says, which counts down. */
+ssize_t pour_blanks(void *context, void *buffer, size_t size);
+
 /* ---- a server that is no worker ---- */
 
 /* A listening socket on a free port of loopback; url gets "http://127.0.0.1:PORT" and path. */

@@ -105,16 +105,6 @@ ON_WORKER(chunk_extensions_are_ignored)
         }
 }
 
-static ssize_t pour(void *context, void *buffer, size_t size)
-{
-        uint64_t *left = context;
-        size_t n = size < *left ? size : (size_t)*left;
-
-        memset(buffer, 'p', n);
-        *left -= n;
-        return (ssize_t)n;
-}
-
 /* An endless upload of unknown length ends at the end of the region; the one next to it keeps its bytes. */
 ON_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
 {
@@ -122,7 +112,7 @@ ON_WORKER(a_chunked_upload_that_is_too_long_stores_nothing_beyond)
         struct ferry_answer answer;
         struct ferry_exchange exchange = { .method = "PUT",
                                            .content_type = "application/octet-stream",
-                                           .source = pour,
+                                           .source = pour_blanks,
                                            .source_context = &left,
                                            .source_size = FERRY_SIZE_UNKNOWN };
         const char *before = region_make(w, MIB, 1);
@@ -144,9 +134,10 @@ ON_WORKER(an_announced_upload_that_is_too_long_stores_nothing)
         uint64_t left = MIB + 1;
         const char *id = region_make(w, MIB, 2);
 
-        assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour, &left, MIB + 1), FERRY_E_TOO_LARGE);
+        assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour_blanks, &left, MIB + 1),
+                         FERRY_E_TOO_LARGE);
         left = MIB;
-        assert_int_equal(ferry_put_region_content_from(w->client, id, 1, pour, &left, MIB), FERRY_E_TOO_LARGE);
+        assert_int_equal(ferry_put_region_content_from(w->client, id, 1, pour_blanks, &left, MIB), FERRY_E_TOO_LARGE);
         region_assert_pattern(w, id, 2, 0, MIB);
 }
 
@@ -255,7 +246,7 @@ WITH_WORKER(an_upload_is_not_copied)
         for (int i = 0; i < 2; i++) {
                 uint64_t left = SIZE;
 
-                assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour, &left, SIZE), 0);
+                assert_int_equal(ferry_put_region_content_from(w->client, id, 0, pour_blanks, &left, SIZE), 0);
                 assert_true(worker_status_kb(w, "RssAnon") < anonymous + MOST_KB);
         }
         assert_true(worker_status_kb(w, "VmHWM") < resident + MOST_KB); /* also not for a moment */

@@ -62,16 +62,6 @@ ON_WORKER(a_request_id_comes_back_or_is_made)
 
 enum { BODY_MAX = 8 << 20 };
 
-static ssize_t pour_blanks(void *context, void *buffer, size_t size)
-{
-        uint64_t *left = context;
-        size_t n = size < *left ? size : (size_t)*left;
-
-        memset(buffer, ' ', n);
-        *left -= n;
-        return (ssize_t)n;
-}
-
 ON_WORKER(too_large_a_body_is_refused)
 {
         uint64_t resident;
@@ -94,7 +84,7 @@ ON_WORKER(too_large_a_body_is_refused)
         }
         worker_await_metric(w, "ferry_regions", 0);
         worker_assert_serving(w);
-        /* What is refused is not kept, but for what a sanitizer keeps of it. */
+        /* The worker keeps nothing of a refused body. A sanitizer keeps memory that was freed. */
         if (!SANITIZED)
                 assert_true(worker_status_kb(w, "VmHWM") < resident + 3 * BODY_MAX / 1024);
 }
