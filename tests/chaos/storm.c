@@ -14,7 +14,12 @@ enum {
         END_MS = 30000,    /* within which everything has ended */
 };
 
-static const char *const transports[] = { "shm", "tcp", "https" };
+static const char *const transports[STORM_TRANSPORTS] = {
+        [STORM_SHM] = "shm",
+        [STORM_TCP] = "tcp",
+        [STORM_HTTP] = "http",
+        [STORM_HTTPS] = "https",
+};
 
 uint64_t storm_draw(struct storm *s, uint64_t below)
 {
@@ -89,7 +94,7 @@ static void check_bytes(const struct transfer *t)
         for (uint64_t i = 0; i < t->size; i++)
                 if (memory[i] != wanted[i])
                         fail_msg("a %s of %llu bytes by %s is COMPLETE, and byte %llu is %02x, not %02x",
-                                 t->read ? "read" : "write", (unsigned long long)t->size, t->transport,
+                                 t->read ? "read" : "write", (unsigned long long)t->size, transports[t->transport],
                                  (unsigned long long)i, memory[i], wanted[i]);
 }
 
@@ -124,8 +129,9 @@ static void start(struct storm *s, struct transfer *t)
 
         body = text_format("{\"kind\":\"%s\",\"timeout_ms\":%d,\"verify\":%s,\"transports\":[\"%s\"],"
                            "\"descriptors\":[{\"region\":\"%s\"}],\"remote_metadata\":%s}",
-                           t->read ? "read" : "write", TIMEOUT_MS, storm_draw(s, 2) ? "true" : "false", t->transport,
-                           active->region, json_object_to_json_string(json_member(offer, "metadata")));
+                           t->read ? "read" : "write", TIMEOUT_MS, storm_draw(s, 2) ? "true" : "false",
+                           transports[t->transport], active->region,
+                           json_object_to_json_string(json_member(offer, "metadata")));
         begun = post(s, active, "/v1/operations", body);
         json_object_put(begun);
         json_object_put(offer);
@@ -148,7 +154,7 @@ void transfer_begin(struct storm *s, struct transfer *t)
         *t = (struct transfer){ .seed = 1 + storm_draw(s, 1 << 30),
                                 .size = size,
                                 .read = storm_draw(s, 2),
-                                .transport = transports[storm_draw(s, sizeof(transports) / sizeof(transports[0]))],
+                                .transport = storm_draw(s, STORM_HTTPS),
                                 .begun_ms = now_ms() };
         for (int i = 0; i < 2; i++) {
                 t->ends[i].place = storm_draw(s, STORM_WORKERS);
@@ -156,6 +162,8 @@ void transfer_begin(struct storm *s, struct transfer *t)
                 if (!place_listens(place_of(s, &t->ends[i])))
                         return;
         }
+        if (t->transport == STORM_HTTP && place_has_tls(t->ends[t->read ? STORM_SOURCE : STORM_TARGET].place))
+                t->transport = STORM_HTTPS; /* the passive side's requests are what carries the bytes */
         t->begun = true;
         if (!end_open(s, &t->ends[STORM_SOURCE], size) || !end_open(s, &t->ends[STORM_TARGET], size)) {
                 s->sums.refused++;
@@ -183,8 +191,7 @@ static void end_is_done(struct storm *s, struct transfer *t, struct storm_end *e
         if (status == FERRY_COMPLETE) {
                 check_bytes(t);
                 s->sums.bytes += t->size;
-                for (size_t i = 0; i < sizeof(transports) / sizeof(transports[0]); i++)
-                        s->sums.by_transport[i] += t->transport == transports[i];
+                s->sums.by_transport[t->transport]++;
         }
         memset(end->memory, CANARY, t->size);
 }
@@ -216,7 +223,7 @@ static void end_look(struct storm *s, struct transfer *t, struct storm_end *end)
                 fail_msg("the %s side (%s of worker %s) of a %s of %llu bytes by %s does not end",
                          end == &t->ends[STORM_SOURCE] ? "source's" : "target's", end->operation,
                          place_of(s, end)->w.name, t->read ? "read" : "write", (unsigned long long)t->size,
-                         t->transport);
+                         transports[t->transport]);
 }
 
 static void check_quiet(struct storm *s, struct transfer *t)

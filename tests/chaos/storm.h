@@ -25,6 +25,8 @@ struct place {
         uint64_t resume_ms; /* it is stopped until then; 0 = it runs */
 };
 
+enum storm_transport { STORM_SHM, STORM_TCP, STORM_HTTP, STORM_HTTPS, STORM_TRANSPORTS };
+
 enum storm_side { STORM_SOURCE, STORM_TARGET };
 
 /* One side of a transfer. */
@@ -42,7 +44,7 @@ struct transfer {
         bool begun;
         uint64_t seed, size;
         bool read; /* the target's side is the active one */
-        const char *transport;
+        enum storm_transport transport;
         uint64_t begun_ms, quiet_until_ms; /* quiet_until_ms 0 = it runs */
         struct storm_end ends[2];
 };
@@ -50,7 +52,7 @@ struct transfer {
 /* What the trial did. */
 struct storm_sums {
         uint64_t operations, complete, failed, refused, bytes, canaries;
-        uint64_t by_transport[3]; /* complete ones by shm, tcp, https */
+        uint64_t by_transport[STORM_TRANSPORTS]; /* complete ones */
 };
 
 struct storm {
@@ -62,6 +64,11 @@ struct storm {
 
 uint64_t storm_draw(struct storm *storm, uint64_t below);
 
+/* Whether the worker of a place has TLS: every second one, so that the others' bytes go by plain HTTP. */
+static inline bool place_has_tls(size_t number)
+{
+        return number % 2 == 0;
+}
 /* Whether requests can be made of it now. */
 bool place_listens(const struct place *place);
 

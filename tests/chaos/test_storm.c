@@ -9,9 +9,9 @@
 #include "storm.h"
 
 /*
- * Six workers, of which each moves bytes with each by shared memory, TCP and https, while they are killed, stopped,
- * ended and started again under the same name, operations are cancelled and deleted, memory is full, and clients die.
- * FERRY_CHAOS_SECONDS says how long, FERRY_CHAOS_SEED with which numbers.
+ * Six workers, of which each moves bytes with each by shared memory, TCP, HTTP and HTTPS, while they are killed,
+ * stopped, ended and started again under the same name, operations are cancelled and deleted, memory is full, and
+ * clients die. FERRY_CHAOS_SECONDS says how long, FERRY_CHAOS_SEED with which numbers.
  */
 
 enum {
@@ -71,10 +71,6 @@ static void place_fill(struct place *p, size_t number)
         static const char *const expected[] = { "msg=\"operation ended\"", "msg=\"a local peer", "msg=\"connection" };
         const char *const flags[] = { "--listen",
                                       "127.0.0.1:0",
-                                      "--tls-cert",
-                                      tls_file(1),
-                                      "--tls-key",
-                                      tls_file(2),
                                       "--peer-ca",
                                       tls_file(0),
                                       "--data-listen",
@@ -89,6 +85,10 @@ static void place_fill(struct place *p, size_t number)
                                       "160MiB",
                                       "--retention",
                                       "60s",
+                                      place_has_tls(number) ? "--tls-cert" : NULL,
+                                      tls_file(1),
+                                      "--tls-key",
+                                      tls_file(2),
                                       NULL };
         const char *name = text_format("storm-%zu", number);
 
@@ -248,14 +248,15 @@ static void report(const struct scene *s)
 
         for (size_t i = 0; i < FAULTS; i++)
                 met += s->met[i];
-        print_message("seed %llu, %d s: %llu operations (%llu complete, %llu not; shm %llu, tcp %llu, https %llu), "
-                      "%llu MiB, %llu canaries, lost: none; %llu faults:",
+        print_message("seed %llu, %d s: %llu operations (%llu complete, %llu not; shm %llu, tcp %llu, http %llu, "
+                      "https %llu), %llu MiB, %llu canaries, lost: none; %llu faults:",
                       (unsigned long long)s->seed, (int)((now_ms() - s->started_ms) / 1000),
                       (unsigned long long)sums->operations, (unsigned long long)sums->complete,
-                      (unsigned long long)sums->failed, (unsigned long long)sums->by_transport[0],
-                      (unsigned long long)sums->by_transport[1], (unsigned long long)sums->by_transport[2],
-                      (unsigned long long)sums->bytes >> 20, (unsigned long long)sums->canaries,
-                      (unsigned long long)met);
+                      (unsigned long long)sums->failed, (unsigned long long)sums->by_transport[STORM_SHM],
+                      (unsigned long long)sums->by_transport[STORM_TCP],
+                      (unsigned long long)sums->by_transport[STORM_HTTP],
+                      (unsigned long long)sums->by_transport[STORM_HTTPS], (unsigned long long)sums->bytes >> 20,
+                      (unsigned long long)sums->canaries, (unsigned long long)met);
         for (size_t i = 0; i < FAULTS; i++)
                 print_message(" %llu %s%s", (unsigned long long)s->met[i], faults[i].name, i + 1 < FAULTS ? "," : "\n");
 }
