@@ -241,7 +241,8 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
 {
         uint8_t *pattern = malloc(SIZE);
         const char *path, *ask;
-        int fd;
+        struct raw_answer answer;
+        int kept, fd;
 
         start(s, false);
         follow(s, ",\"uses\":2", &s->follower);
@@ -249,9 +250,10 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         path = text_format("/v1/operations/%s/content", s->follower.id);
         const char *key = operation_bearer(&s->p.b, s->follower.id);
         ask = text_format("GET %s HTTP/1.1\r\nHost: localhost\r\nRange: bytes=0-9999\r\n"
-                          "Ferry-Transfer: xfr_0123456789abcdef\r\n%s\r\n\r\n",
+                          "Ferry-Worker: 0123456789abcdef d\r\nFerry-Transfer: xfr_0123456789abcdef\r\n%s\r\n\r\n",
                           path, key);
-        struct raw_answer answer = raw_exchange(&s->p.b, ask);
+        kept = raw_begin(&s->p.b, ask); /* stays open: a worker without a connection has left after 5 s */
+        raw_receive(kept, false, &answer);
         assert_int_equal(answer.status, 206);
         pattern_fill(SEED, 0, pattern, SIZE);
         assert_memory_equal(answer.body, pattern, 10000);
@@ -272,6 +274,7 @@ WITH_SCENE(content_of_a_follower_waits_for_its_range)
         assert_int_equal(answer.body_size, SIZE - 10000);
         assert_memory_equal(answer.body, pattern + 10000, SIZE - 10000);
         call_json_with(&s->p.b, 200, "DELETE", path, NULL, STRINGS("Ferry-Transfer: xfr_0123456789abcdef", key));
+        (void)close(kept);
         operation_assert_end(&s->c, s->read.id, FERRY_COMPLETE, NULL);
         operation_assert_end(&s->p.b, s->follower.id, FERRY_COMPLETE, NULL);
         free(pattern);
