@@ -12,11 +12,11 @@
  * after that, also when the peer goes on, and both serve again.
  */
 
-enum { MIB = 1 << 20, SIZE = 128 * MIB, TRIES = 10, END_MS = 5000, TICK_MS = 20, LANES = 4 };
+enum { MIB = 1 << 20, SIZE = 128 * MIB, TRIES = 50, END_MS = 5000, TICK_MS = 20, LANES = 4 };
 
 /* Small chunks, one by one: the transfers take longer than it takes to stop a process. */
-static const char *const slow_flags[] = { "--stall-limit", LIMIT_MS(500), "--grace", LIMIT_MS(300), "--chunk-size",
-                                          "64KiB",         "--window",    "1",       NULL };
+static const char *const slow_flags[] = { "--stall-limit", LIMIT_MS(2000), "--grace", LIMIT_MS(300), "--chunk-size",
+                                          "64KiB",         "--window",     "1",       NULL };
 
 /* One transfer; the survivor is pair.a, the stopped worker pair.b. */
 struct lane {
