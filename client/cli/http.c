@@ -32,7 +32,8 @@ static int http_perform(struct cli *cli, const struct ferry_exchange *exchange, 
                         const struct content_output *output)
 {
         struct content_stream to = { .fd = output ? output->fd : STDOUT_FILENO,
-                                     .name = output ? output->file : "standard output" };
+                                     .name = output ? output->file : "standard output",
+                                     .text = !output };
         const struct content_stream *from = exchange->source ? exchange->source_context : NULL;
         struct ferry_exchange full = *exchange;
         struct ferry_answer answer;
