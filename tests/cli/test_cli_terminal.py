@@ -185,6 +185,19 @@ class Terminal(Case):
             self.assertRegex(shown, r"\r\x1b\[Ktransferring  100%  in [0-9.]+ m?s" + ("" if columns else ".*  http://127"))
             self.fits(shown, columns or 80)
 
+    def test_a_spread_tells_who_still_allocates(self):
+        """Before anything moves, and beside what moves."""
+        region = {"id": "rgn_" + "1" * 16, "size": 1 << 20, "device": "cpu", "state": "preparing", "in_use": 0, "bytes_prepared": 1 << 19}
+        file = self.file("source", 1 << 20)
+        with self.answering(lambda method, _: http_answer(b"", 204) if method == "DELETE" else region) as url:
+            for first, until in (((), r"allocating   50%.*  512\.0 KiB of 1\.0 MiB  " + url + " 50%"),
+                                 ((self.b.url,), f"transferring    0%.*  {self.b.url} 100%, {url} allocating 50%")):
+                status, shown = self.run_on("spread", file, *first, url, "-u", self.a.url, streams=("stderr",), columns=150,
+                                            until=until.encode(), end=lambda process: process.send_signal(signal.SIGINT))
+                self.assertEqual(status, -signal.SIGINT, shown)
+                self.assertEqual("transferring" in shown, bool(first), shown)
+        self.nothing_left(self.a, self.b)
+
     def shells_environment(self):
         """With ferry in PATH, which knows a worker @prefill."""
         self.names("prefill http://127.0.0.1:1\n")
