@@ -68,6 +68,14 @@ class Arguments(Case):
             self.complains(told, *arguments.split(), status=2)
         self.complains("the path is not valid", "get", "/a b", status=2)
 
+    def test_help_fits_a_terminal(self):
+        """Of 80 columns: all but the list of commands, and the examples."""
+        commands, rest = self.output("help").split("\nOptions of every command")
+        texts = [rest] + [self.output("help", line.split()[0]).split("\nExamples:")[0]
+                          for line in commands.split("Commands:\n")[1].splitlines()]
+        self.assertGreater(len(texts), 25)
+        self.assertEqual([line for text in texts for line in text.splitlines() if len(line) > 80], [])
+
     def test_errors_are_json_wherever_that_stands(self):
         for arguments in ("-j ls --bogus", "ls --bogus --json", "frobnicate -j", "wait -qj"):
             _, errors = self.ferry(*arguments.split(), status=2)
