@@ -38,6 +38,9 @@ static int http_perform(struct cli *cli, const struct ferry_exchange *exchange, 
         struct ferry_exchange full = *exchange;
         struct ferry_answer answer;
         char *slashed = NULL;
+        if (*path != '/' && strstr(path, "://"))
+                return cli_usage_error("%s is a URL: give its path, such as /v1/worker, and name the worker by --url",
+                                       path);
         int status = cli_connect(cli);
         if (status != CLI_OK)
                 return status;

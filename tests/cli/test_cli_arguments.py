@@ -67,6 +67,8 @@ class Arguments(Case):
                                 ("ls --done --running", "--running"), ("completion csh", "csh")):
             self.complains(told, *arguments.split(), status=2)
         self.complains("the path is not valid", "get", "/a b", status=2)
+        for command in ("get", "delete", "post"):
+            self.complains("http://a/v1/worker is a URL: give its path", command, "http://a/v1/worker", status=2)
 
     def test_help_fits_a_terminal(self):
         """Of 80 columns: all but the list of commands, and the examples."""
@@ -145,7 +147,7 @@ class Arguments(Case):
         url = "http://user:secret@host"
         for status, *arguments in ((2, "ls", "-u", url), (2, "fetch", url), (2, "fetch", f"{url}/v1/operations/op_1/metadata"),
                                    (2, "copy", url, f"{url}/x"), (2, "offer", url), (2, "spread", "f", url), (2, url),
-                                   (1, "get", url)):
+                                   (2, "get", url), (1, "get", f"/{url}")):
             _, errors = self.ferry(*arguments, *(() if "-u" in arguments else ("-u", a.url)), status=status)
             self.assertIn("http://*@host", errors)
             self.assertNotIn("secret", errors)
