@@ -29,6 +29,9 @@ static int end_open(struct cli *cli, struct end *end)
 {
         struct link link = { 0 };
         int r = link_parse(end->text, "regions", "rgn_", &link);
+        if (r == -EINVAL && end->text[0] == '@')
+                return cli_usage_error("%s is no region: a region of a worker is @NAME/rgn_ID, a file ./%s", end->text,
+                                       end->text);
         if (r < 0)
                 return r == -EINVAL ? CLI_OK : cli_usage_error("%s", strerror(-r)); /* a file */
         end->is_region = true;
