@@ -52,6 +52,7 @@ static int bench_round(struct bench *b, uint64_t size)
                 b->cycle_us[b->rounds] = end - start;
                 b->bytes_us[b->rounds++] = read.operation.duration_us;
                 snprintf(b->transport, sizeof(b->transport), "%s", read.operation.transport);
+                cli_mask_controls(b->transport);
         }
         job_end(&read);
         job_end(&offer);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/types.h>
+#include <wchar.h>
 
 #include <ferry/ferry.h>
 #include <ferry/options.h>
@@ -165,6 +166,11 @@ int cli_read_all(int fd, size_t max, char **ret_text, size_t *ret_size);
  */
 bool cli_is_silent(int r);
 
+/*
+ * A piece of a text to standard output. On a terminal what controls it is escaped, as by cli_text_escape(); elsewhere
+ * the bytes stay what they are. As cli_write.
+ */
+int cli_write_text(const char *text, size_t size, mbstate_t *state);
 /* JSON or text to standard output, with a line break at its end. The exit status. */
 int cli_print(const char *text);
 
@@ -177,10 +183,11 @@ int cli_flush(void);
 void cli_mask_controls(char *text);
 
 /*
- * The same of JSON, where it remains what it was: each such character that JSON itself allows becomes an escape. For
- * free(); NULL when memory is short.
+ * The same of whole documents: each such character, but ends of lines and tabs, becomes an escape of JSON ("\u001b"),
+ * so that JSON remains what it was. The text may be a piece of a longer one: state, zero-initialised, has what began at
+ * the end of the piece before. For free(); NULL when memory is short.
  */
-char *cli_json_escape(const char *json);
+char *cli_text_escape(const char *text, size_t size, mbstate_t *state);
 
 /* Columns of a terminal that a text takes. */
 size_t cli_text_width(const char *text);
@@ -442,8 +449,10 @@ int content_fill(const struct cli_worker *worker, const struct ferry_region *reg
 struct content_stream {
         int fd;
         const char *name;
-        int error;     /* of the file */
-        uint64_t done; /* bytes, of which the phase is told */
+        int error;       /* of the file */
+        uint64_t done;   /* bytes, of which the phase is told */
+        bool text;       /* it is standard output, for cli_write_text(): */
+        mbstate_t state; /* of the text */
 };
 ssize_t content_stream_read(void *context, void *buffer, size_t size);
 int content_stream_write(void *context, const void *data, size_t size);

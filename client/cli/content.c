@@ -74,7 +74,7 @@ ssize_t content_stream_read(void *context, void *buffer, size_t size)
 int content_stream_write(void *context, const void *data, size_t size)
 {
         struct content_stream *s = context;
-        s->error = cli_write(s->fd, data, size);
+        s->error = s->text ? cli_write_text(data, size, &s->state) : cli_write(s->fd, data, size);
         s->done += size;
         progress_move(s->done);
         return s->error;

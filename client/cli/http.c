@@ -32,11 +32,15 @@ static int http_perform(struct cli *cli, const struct ferry_exchange *exchange, 
                         const struct content_output *output)
 {
         struct content_stream to = { .fd = output ? output->fd : STDOUT_FILENO,
-                                     .name = output ? output->file : "standard output" };
+                                     .name = output ? output->file : "standard output",
+                                     .text = !output };
         const struct content_stream *from = exchange->source ? exchange->source_context : NULL;
         struct ferry_exchange full = *exchange;
         struct ferry_answer answer;
         char *slashed = NULL;
+        if (*path != '/' && strstr(path, "://"))
+                return cli_usage_error("%s is a URL: give its path, such as /v1/worker, and name the worker by --url",
+                                       path);
         int status = cli_connect(cli);
         if (status != CLI_OK)
                 return status;

@@ -42,7 +42,8 @@ static const struct cli_command cli_commands[] = {
                 "ferry send page.bin @b/op_0123456789abcdef --remote 1M:64K"),
         COMMAND(copy, "FROM TO", "copy between two regions, or between a region and a file",
                 "FROM and TO are each a region (rgn_ID, @NAME/rgn_ID, URL/v1/regions/rgn_ID) or a file; - is standard "
-                "input or output. Between two workers, the worker of TO reads.",
+                "input or output. A file whose name begins with @ is ./@FILE. Between two workers, the worker of TO "
+                "reads.",
                 "ferry copy weights.bin rgn_0123456789abcdef",
                 "ferry copy rgn_0123456789abcdef @b/rgn_fedcba9876543210"),
         COMMAND(spread, "FILE|OFFER WORKER...", "copy a file, or what a worker offers, to many workers",

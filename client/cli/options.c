@@ -172,12 +172,16 @@ static void help_all(const struct cli *cli)
                 printf("  %-*s %s\n", HELP_LEFT, left, cli->commands[i].help);
         }
         help_options(cli, NULL, "\nOptions of every command (ferry COMMAND --help shows the others):\n");
-        puts("\n@WORKER names a line of ~/.config/ferry/workers: NAME URL [token-file=FILE] [ca-file=FILE] "
-             "[cert=FILE]\n"
-             "[key=FILE]. Options on the command line apply to the worker of --url or the first @WORKER; for any\n"
-             "other worker, its line in the file takes precedence.\n"
-             "Exit status: 0 done; 1 the worker refused, or the operation did not complete; 2 wrong arguments, or a\n"
-             "local file failed; 3 no worker answered; 4 the time limit was reached.");
+        putchar('\n');
+        ferry_wrap(stdout,
+                   "@WORKER names a line of ~/.config/ferry/workers: NAME URL [token-file=FILE] [ca-file=FILE] "
+                   "[cert=FILE] [key=FILE]. Options on the command line apply to the worker of --url or the first "
+                   "@WORKER; for any other worker, its line in the file takes precedence.",
+                   0);
+        ferry_wrap(stdout,
+                   "Exit status: 0 done; 1 the worker refused, or the operation did not complete; 2 wrong arguments, "
+                   "or a local file failed; 3 no worker answered; 4 the time limit was reached.",
+                   0);
 }
 
 static void help_one(const struct cli *cli, const struct cli_command *command)
@@ -187,7 +191,7 @@ static void help_one(const struct cli *cli, const struct cli_command *command)
         if (command->text)
                 ferry_wrap(stdout, command->text, 0);
         help_options(cli, command, "\nOptions:\n");
-        puts("\nferry --help lists the options that every command takes, such as --url and --token-file.\n\nExamples:");
+        puts("\nferry --help lists the options of every command, such as --url and --token-file.\n\nExamples:");
         for (size_t i = 0; i < FERRY_ARRAY_SIZE(command->examples); i++)
                 printf("  %s\n", command->examples[i]);
 }

@@ -138,10 +138,20 @@ bool cli_is_silent(int r)
         return r == -EPIPE || (r == -ECANCELED && (signals_caught() || screen_wants_redraw()));
 }
 
+int cli_write_text(const char *text, size_t size, mbstate_t *state)
+{
+        if (!isatty(STDOUT_FILENO))
+                return cli_write(STDOUT_FILENO, text, size);
+        char *escaped = cli_text_escape(text, size, state);
+        int r = escaped ? cli_write(STDOUT_FILENO, escaped, strlen(escaped)) : -ENOMEM;
+        free(escaped);
+        return r;
+}
+
 int cli_print(const char *text)
 {
         size_t size = strlen(text);
-        int r = cli_write(STDOUT_FILENO, text, size);
+        int r = cli_write_text(text, size, &(mbstate_t){ 0 });
         if (r == 0 && (size == 0 || text[size - 1] != '\n'))
                 r = cli_write(STDOUT_FILENO, "\n", 1);
         if (cli_is_silent(r))

@@ -176,8 +176,10 @@ int remote_fetch(struct cli *cli, const char *text, enum ferry_kind kind, struct
                                        text);
         if (r < 0)
                 return cli_usage_error("%s", strerror(-r));
-        const char *name = link.worker ? link.worker : cli->worker.url;
-        int status = cli_worker_named(cli, name, WORKER_ITSELF, &ret_remote->worker);
+        int status = link.worker ? CLI_OK : cli_connect(cli);
+        if (status == CLI_OK)
+                status = cli_worker_named(cli, link.worker ? link.worker : cli->worker.url, WORKER_ITSELF,
+                                          &ret_remote->worker);
         if (status == CLI_OK) {
                 r = ferry_get_operation_metadata(ret_remote->worker.ferry, link.id, &ret_remote->metadata);
                 status = r == 0 ? remote_decode(ret_remote, kind) : remote_refused(ret_remote, link.id, r);

@@ -29,6 +29,9 @@ static int end_open(struct cli *cli, struct end *end)
 {
         struct link link = { 0 };
         int r = link_parse(end->text, "regions", "rgn_", &link);
+        if (r == -EINVAL && end->text[0] == '@')
+                return cli_usage_error("%s is no region: a region of a worker is @NAME/rgn_ID, a file ./%s", end->text,
+                                       end->text);
         if (r < 0)
                 return r == -EINVAL ? CLI_OK : cli_usage_error("%s", strerror(-r)); /* a file */
         end->is_region = true;
@@ -188,23 +191,31 @@ static int spread_check(struct spread *spread)
 
 enum { SPREAD_WATCH_MS = 200, SPREAD_LIST_MAX = 512 };
 
-/* How far all have come that are not left out, and each of them. */
+/*
+ * How far all have come that are not left out, and each of them. Before the first of them has its region, nothing
+ * moves: until then its allocation counts.
+ */
 static void spread_show(const struct spread *spread)
 {
         char list[SPREAD_LIST_MAX];
-        uint64_t least = spread->size;
+        uint64_t done = spread->size;
         size_t used = 0;
         for (size_t i = 0; i < spread->n; i++) {
                 const struct member *member = &spread->members[i];
-                double percent = (double)member->bytes * 100 / (double)spread->size;
+                bool late = spread->moves && !member->ready;
+                uint64_t bytes = spread->moves && member->ready ? member->bytes : member->prepared;
                 if (member->state == MEMBER_FAILED)
                         continue;
-                least = member->bytes < least ? member->bytes : least;
+                if (spread->moves && member->bytes < done)
+                        done = member->bytes;
+                else if (!spread->moves && !used)
+                        done = member->prepared;
                 if (used < sizeof(list))
-                        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s %.0f%%", used ? ", " : "",
-                                                 member->name, percent);
+                        used += (size_t)snprintf(list + used, sizeof(list) - used, "%s%s %s%.0f%%", used ? ", " : "",
+                                                 member->name, late ? "allocating " : "",
+                                                 (double)bytes * 100 / (double)spread->size);
         }
-        progress_tell(least, "%s", used ? list : "");
+        progress_tell(done, "%s", used ? list : "");
 }
 
 /* ---- the chain ---- */
@@ -238,17 +249,28 @@ static void spread_await_region(struct spread *spread)
         }
 }
 
+/* The second phase begins with the first read. */
+static void spread_moves(struct spread *spread)
+{
+        if (spread->moves || spread_last(spread) == spread->n)
+                return;
+        spread_show(spread);
+        spread->moves = true;
+        progress_begin("transferring", NULL, spread->size);
+}
+
 static int spread_run(struct spread *spread)
 {
         uint64_t kept_ms = 0;
         int status = CLI_OK;
-        progress_begin("transferring", NULL, spread->size);
+        progress_begin("allocating", NULL, spread->size);
         while (status == CLI_OK && !spread_is_over(spread)) {
                 size_t last;
                 (void)content_keep(spread->source.worker, &spread->source.region, &kept_ms);
                 for (size_t i = 0; status == CLI_OK && i < spread->n; i++)
                         if (spread->members[i].state == MEMBER_WAITS)
                                 status = member_begin(spread, i);
+                spread_moves(spread);
                 last = spread_last(spread);
                 if (last == spread->n)
                         spread_await_region(spread);

@@ -25,9 +25,10 @@ struct member {
         enum member_state state;
         struct job home; /* the region */
         bool ready;
-        struct job read;  /* of [prefix, to) … */
-        struct job offer; /* … and the offer it reads from: of the source, or of an earlier member */
-        uint64_t prefix;  /* contiguous bytes in place from the start */
+        uint64_t prepared; /* bytes of the region that are allocated, as far as known */
+        struct job read;   /* of [prefix, to) … */
+        struct job offer;  /* … and the offer it reads from: of the source, or of an earlier member */
+        uint64_t prefix;   /* contiguous bytes in place from the start */
         uint64_t to;
         uint64_t bytes;   /* in place, as far as known */
         unsigned strikes; /* reads in a row that failed without a byte */
@@ -40,6 +41,7 @@ struct spread {
         struct job source;    /* the region of a file; none: */
         struct remote remote; /* the offer */
         uint64_t size;
+        bool moves; /* a first member reads, or has read */
         size_t n;
         struct member *members;
         uint64_t start_ms, ended_ms;

@@ -111,6 +111,8 @@ static void member_await_region(struct spread *spread, struct member *member)
                 member_fail_because(member, "its region could not be made");
         else
                 member->ready = strcmp(region.state, "preparing") != 0;
+        if (r == 0)
+                member->prepared = member->ready ? spread->size : region.bytes_prepared;
 }
 
 /* ---- where it reads from ---- */

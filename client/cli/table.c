@@ -251,8 +251,9 @@ int table_get_all(const struct cli_worker *worker, const char *path, const char 
 
 static int table_print_json(struct json_object *json, int flags)
 {
+        const char *plain = json_object_to_json_string_ext(json, flags | JSON_C_TO_STRING_NOSLASHESCAPE);
         FERRY_CLEANUP(cleanup_free)
-        char *text = cli_json_escape(json_object_to_json_string_ext(json, flags | JSON_C_TO_STRING_NOSLASHESCAPE));
+        char *text = plain ? cli_text_escape(plain, strlen(plain), &(mbstate_t){ 0 }) : NULL;
         return text ? cli_print(text) : cli_usage_error("%s", strerror(ENOMEM));
 }
 

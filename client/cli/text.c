@@ -11,6 +11,8 @@
  * in any other one, each byte beyond ASCII counts as a character.
  */
 
+enum { TEXT_REPLACEMENT = 0xfffd /* of Unicode, for what is no character */ };
+
 /* The length in bytes of the character at text, 0 at the end. A byte that begins none is the character of that number.
  */
 static size_t text_next(const char *text, wchar_t *ret_c)
@@ -49,19 +51,33 @@ void cli_mask_controls(char *text)
         *to = '\0';
 }
 
-char *cli_json_escape(const char *json)
+char *cli_text_escape(const char *text, size_t size, mbstate_t *state)
 {
-        char *text = malloc(strlen(json) * sizeof("\\u202e") + 1), *to = text;
-        wchar_t c;
-        for (size_t n; text && (n = text_next(json, &c)); json += n) {
-                if (c > 0x7e && text_controls(c))
+        const size_t invalid = (size_t)-1, unfinished = (size_t)-2; /* as mbrtowc(3) has them */
+        char *escaped = malloc((size + 1) * sizeof("\\u202e")), *to = escaped;
+        while (escaped && size) {
+                bool begun = !mbsinit(state);
+                wchar_t c = L'\0';
+                size_t n = mbrtowc(&c, text, size, state);
+                if (n == unfinished)
+                        break;
+                if (n == invalid) {
+                        *state = (mbstate_t){ 0 };
+                        c = TEXT_REPLACEMENT;
+                        n = begun ? 0 : 1; /* what ended the character is read anew */
+                } else if (n == 0) {
+                        n = 1; /* a NUL */
+                }
+                if (text_controls(c) && c != '\n' && c != '\t')
                         to += sprintf(to, "\\u%04x", (unsigned)c);
                 else
-                        to = mempcpy(to, json, n);
+                        to += wcrtomb(to, c, &(mbstate_t){ 0 });
+                text += n;
+                size -= n;
         }
-        if (text)
+        if (escaped)
                 *to = '\0';
-        return text;
+        return escaped;
 }
 
 static size_t text_columns(wchar_t c)

@@ -184,13 +184,14 @@ class Answers(Case):
     def test_nothing_that_controls_the_terminal(self):
         odd = "a\x1b[31m\x9b31m\u202eb\u2066"
         answer = {**WORKER, "name": odd, "transports": [odd], "addresses": {"data": odd, "http": [odd]}, "operations": [],
-                  "gpu_direct_rdma": {"missing": [odd]}, "events": [], "peers": [{"worker": odd}]}
+                  "gpu_direct_rdma": {"missing": [f"no GPU: {odd}"]}, "events": [], "peers": [{"worker": odd}]}
         events = {"events": [{"type": odd, "time": odd}]}
         for answer, commands in ((answer, ("devices", "doctor", "top", "peers", "workers")), (events, ("events",))):
             with self.answering(answer) as url:
                 for command in commands:
                     output, _ = self.ferry(command, "-u", url)
                     self.assertIn(b"a?[31m?31m?b?", output, command)
+                    self.assertNotRegex(output, b"\x1b|\xc2\x9b|\xe2\x80\xae", command)
 
     def test_json_controls_no_terminal_either(self):
         """And is what it was."""

@@ -67,6 +67,16 @@ class Arguments(Case):
                                 ("ls --done --running", "--running"), ("completion csh", "csh")):
             self.complains(told, *arguments.split(), status=2)
         self.complains("the path is not valid", "get", "/a b", status=2)
+        for command in ("get", "delete", "post"):
+            self.complains("http://a/v1/worker is a URL: give its path", command, "http://a/v1/worker", status=2)
+
+    def test_help_fits_a_terminal(self):
+        """Of 80 columns: all but the list of commands, and the examples."""
+        commands, rest = self.output("help").split("\nOptions of every command")
+        texts = [rest] + [self.output("help", line.split()[0]).split("\nExamples:")[0]
+                          for line in commands.split("Commands:\n")[1].splitlines()]
+        self.assertGreater(len(texts), 25)
+        self.assertEqual([line for text in texts for line in text.splitlines() if len(line) > 80], [])
 
     def test_errors_are_json_wherever_that_stands(self):
         for arguments in ("-j ls --bogus", "ls --bogus --json", "frobnicate -j", "wait -qj"):
@@ -137,7 +147,7 @@ class Arguments(Case):
         url = "http://user:secret@host"
         for status, *arguments in ((2, "ls", "-u", url), (2, "fetch", url), (2, "fetch", f"{url}/v1/operations/op_1/metadata"),
                                    (2, "copy", url, f"{url}/x"), (2, "offer", url), (2, "spread", "f", url), (2, url),
-                                   (1, "get", url)):
+                                   (2, "get", url), (1, "get", f"/{url}")):
             _, errors = self.ferry(*arguments, *(() if "-u" in arguments else ("-u", a.url)), status=status)
             self.assertIn("http://*@host", errors)
             self.assertNotIn("secret", errors)

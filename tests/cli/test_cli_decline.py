@@ -33,6 +33,13 @@ class Decline(Case):
             output, _ = self.ferry("decline", path, "--json")
             self.assertEqual(json.loads(output), {"status": "CANCELLED"})
 
+    def test_by_the_id_alone(self):
+        """Of an offer of the worker that --url names."""
+        identifier, _ = self.offer(renew_max_ms=3600000)
+        self.assertRegex(self.ferry("renew", identifier, "-u", self.a.url)[0], rb"\A20\d\d-.*Z\n\Z")
+        self.assertEqual(self.ferry("decline", identifier, "-u", self.a.url)[0], b"CANCELLED\n")
+        self.complains("is a worker running at http://127.0.0.1:1?", "decline", identifier, "-u", "http://127.0.0.1:1", status=3)
+
     def test_a_file_that_is_offered(self):
         offer = self.start("offer", self.file("source", 5000), "--renew-max", "1h", "--url", self.a.url)
         url = self.line(offer)

@@ -191,6 +191,8 @@ class Files(Case):
         self.assertEqual(target.read_bytes(), source.read_bytes())
         self.assertEqual(self.a.left() + self.b.left(), [first, second])
         self.complains("use cp", "copy", source, target, "-u", self.a.url, status=2)
+        for ends in ((first, "@b"), ("@b", first), ("@b/x", first)):
+            self.complains("a region of a worker is @NAME/rgn_ID", "copy", *ends, "-u", self.a.url, status=2)
         self.complains("only", "copy", self.file("large", 70001), first, "-u", self.a.url, status=2)
         self.ferry("rm", first, "-u", self.a.url)
         self.nothing_left(self.a)

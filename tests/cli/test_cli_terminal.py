@@ -185,6 +185,19 @@ class Terminal(Case):
             self.assertRegex(shown, r"\r\x1b\[Ktransferring  100%  in [0-9.]+ m?s" + ("" if columns else ".*  http://127"))
             self.fits(shown, columns or 80)
 
+    def test_a_spread_tells_who_still_allocates(self):
+        """Before anything moves, and beside what moves."""
+        region = {"id": "rgn_" + "1" * 16, "size": 1 << 20, "device": "cpu", "state": "preparing", "in_use": 0, "bytes_prepared": 1 << 19}
+        file = self.file("source", 1 << 20)
+        with self.answering(lambda method, _: http_answer(b"", 204) if method == "DELETE" else region) as url:
+            for first, until in (((), r"allocating   50%.*  512\.0 KiB of 1\.0 MiB  " + url + " 50%"),
+                                 ((self.b.url,), f"transferring    0%.*  {self.b.url} 100%, {url} allocating 50%")):
+                status, shown = self.run_on("spread", file, *first, url, "-u", self.a.url, streams=("stderr",), columns=150,
+                                            until=until.encode(), end=lambda process: process.send_signal(signal.SIGINT))
+                self.assertEqual(status, -signal.SIGINT, shown)
+                self.assertEqual("transferring" in shown, bool(first), shown)
+        self.nothing_left(self.a, self.b)
+
     def shells_environment(self):
         """With ferry in PATH, which knows a worker @prefill."""
         self.names("prefill http://127.0.0.1:1\n")
@@ -271,6 +284,22 @@ class Terminal(Case):
         self.ferry("fetch", url, "-o", self.directory / "target", "-u", self.b.url)
         self.finish(offer)
         self.nothing_left(self.a, self.b)
+
+    def test_what_a_worker_answers_does_not_control_the_terminal(self):
+        """Nor does it where a character is split between two pieces; and elsewhere than on a terminal it is what came."""
+        body = b"a\x1b]0;title\x07b\r\tc\xc2\x9bd\xe2\x80\xaee\x9bf\xe6\x97\xa5\0\n" * 999
+        pieces = [body[i:i + 7] for i in range(0, len(body), 7)]
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+        answer = head + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+        file = self.file("file", 10)
+        with self.answering(answer) as url:
+            for command in (("get", "/x"), ("post", "/x", "{}"), ("put", "/x", file), ("delete", "/x"), ("get", "/x", "-j")):
+                status, shown = self.run_on(*command, "-u", url, "-q", columns=80)
+                self.assertEqual((status, re.findall(r"[^\n\t -~\u00a0-\u200d\u2030-\uffff]", shown.replace("\r\n", "\n"))), (0, []), command)
+                self.assertTrue(shown.startswith("a\\u001b]0;title\\u0007b\\u000d\tc\\u009bd\\u202ee\ufffdf\u65e5"), shown[:99])
+                if "-j" not in command:
+                    self.assertEqual(shown.count("\u65e5\\u0000\r\n"), 999)
+                    self.assertEqual(self.ferry(*command, "-u", url)[0], body)
 
     def metric(self, name):
         metrics = self.ferry("get", "/metrics", "-u", self.a.url)[0].decode()
