@@ -85,21 +85,20 @@ struct http_lane {
 
 /* The active side of a transfer: its connections, and what they share. */
 struct http_requester {
-        struct mover_thread *thread;                  /* that moves it; fixed once it is queued */
-        struct http_requester *prev, *next;           /* the thread's */
-        struct http_requester *live_prev, *live_next; /* guarded by the mover's lock */
-        atomic_int stop_reason;                       /* why the transfer is to end; 0 = it is not. Any thread */
+        struct mover_thread *thread;        /* that moves it; fixed once it is listed */
+        struct http_requester *prev, *next; /* of the mover's list, guarded by its lock */
+        atomic_int stop_reason;             /* why the transfer is to end; 0 = it is not. Any thread */
         struct http_transfer base;
         struct engine_transfer spec; /* as given to http_requester_new, without peer; its key is wiped */
         char key_header[64 + 44], transfer_header[48], bytes_header[64];
-        struct easy_multi *multi;
-        uint64_t next_offset; /* first byte that no lane has taken */
-        uint64_t bytes;       /* of finished ranges */
-        uint64_t retry_us;    /* when waiting lanes retry */
-        uint64_t failing_us;  /* time of the first failure since bytes last moved; 0 = none */
-        bool contacted;       /* a request was sent */
-        bool broken;          /* a connection broke after that: the peer may have the request */
-        int error;            /* once it has ended: why; 0 = it is complete */
+        struct easy_multi *multi; /* NULL = not started yet */
+        uint64_t next_offset;     /* first byte that no lane has taken */
+        uint64_t bytes;           /* of finished ranges */
+        uint64_t retry_us;        /* when waiting lanes retry */
+        uint64_t failing_us;      /* time of the first failure since bytes last moved; 0 = none */
+        bool contacted;           /* a request was sent */
+        bool broken;              /* a connection broke after that: the peer may have the request */
+        int error;                /* once it has ended: why; 0 = it is complete */
         size_t n_lanes;
         struct http_lane lanes[HTTP_LANES];
 };
