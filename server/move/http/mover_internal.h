@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <ferry/encoding.h>
 #include <ferry/metadata.h>
 
 #include "base/loop.h"
@@ -73,10 +74,9 @@ struct http_lane {
         bool busy;                             /* its handle is in the multi handle */
         bool waiting;                          /* it retries the range at requester->retry_us */
         bool closing;                          /* the request is the DELETE */
-        uint64_t first, position, end;         /* of the range; the first byte is at place of the offer */
-        uint64_t place;
-        bool in_range;     /* the answer is of the range that was asked for */
-        const char *fault; /* why the bytes of the request could not be moved; NULL = none */
+        uint64_t first, position, end;         /* of the range, in the transfer's stream */
+        bool in_range;                         /* the answer is of the range that was asked for */
+        const char *fault;                     /* why the bytes of the request could not be moved; NULL = none */
         bool has_digest;
         uint64_t digest; /* of the range, from the peer */
         size_t n_text;
@@ -90,15 +90,15 @@ struct http_requester {
         atomic_int stop_reason;             /* why the transfer is to end; 0 = it is not. Any thread */
         struct http_transfer base;
         struct engine_transfer spec; /* as given to http_requester_new, without peer; its key is wiped */
-        char key_header[64 + 44], transfer_header[48], bytes_header[64];
-        struct easy_multi *multi; /* NULL = not started yet */
-        uint64_t next_offset;     /* first byte that no lane has taken */
-        uint64_t bytes;           /* of finished ranges */
-        uint64_t retry_us;        /* when waiting lanes retry */
-        uint64_t failing_us;      /* time of the first failure since bytes last moved; 0 = none */
-        bool contacted;           /* a request was sent */
-        bool broken;              /* a connection broke after that: the peer may have the request */
-        int error;                /* once it has ended: why; 0 = it is complete */
+        char key[FERRY_KEY_TEXT_SIZE], id[FERRY_ID_TEXT_SIZE]; /* of the operation, and of the transfer */
+        struct easy_multi *multi;                              /* NULL = not started yet */
+        uint64_t next_offset;                                  /* first byte that no lane has taken */
+        uint64_t bytes;                                        /* of finished ranges */
+        uint64_t retry_us;                                     /* when waiting lanes retry */
+        uint64_t failing_us; /* time of the first failure since bytes last moved; 0 = none */
+        bool contacted;      /* a request was sent */
+        bool broken;         /* a connection broke after that: the peer may have the request */
+        int error;           /* once it has ended: why; 0 = it is complete */
         size_t n_lanes;
         struct http_lane lanes[HTTP_LANES];
 };

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -112,7 +111,7 @@ static void http_requester_fill(struct http_requester *requester)
 
         for (size_t i = 0; i < requester->n_lanes && requester->base.state != HTTP_OVER; i++) {
                 struct http_lane *lane = &requester->lanes[i];
-                uint64_t size = range_size(requester), run;
+                uint64_t size = range_size(requester);
 
                 if (lane->busy || lane->waiting || !size || (!http_requester_is_claimed(requester) && i)) {
                         any |= lane->busy || lane->waiting;
@@ -120,7 +119,6 @@ static void http_requester_fill(struct http_requester *requester)
                 }
                 lane->first = lane->position = requester->next_offset;
                 lane->end = lane->first + size;
-                lane->place = ranges_place(requester->spec.remote, lane->first, &run);
                 requester->next_offset = lane->end;
                 any = true;
                 lane_start(lane);
@@ -328,7 +326,7 @@ int http_requester_new(const struct http_mover_config *config, const struct engi
         FERRY_CLEANUP(cleanup_requester) struct http_requester *requester = calloc(1, sizeof(*requester));
         FERRY_CLEANUP(cleanup_free) char *url = NULL;
         size_t length = strlen(spec->peer.url);
-        char id[FERRY_ID_TEXT_SIZE], key[FERRY_KEY_TEXT_SIZE];
+        char id[FERRY_ID_TEXT_SIZE];
         int r;
 
         if (!requester)
@@ -352,13 +350,8 @@ int http_requester_new(const struct http_mover_config *config, const struct engi
                 url = NULL;
                 return -ENOMEM;
         }
-        ferry_key_format(spec->key, key);
-        (void)snprintf(requester->key_header, sizeof(requester->key_header), "Authorization: Bearer %s", key);
-        explicit_bzero(key, sizeof(key));
-        ferry_id_format("xfr_", random_id(), id);
-        (void)snprintf(requester->transfer_header, sizeof(requester->transfer_header), "Ferry-Transfer: %s", id);
-        (void)snprintf(requester->bytes_header, sizeof(requester->bytes_header), "Ferry-Bytes: %" PRIu64 "/%" PRIu64,
-                       requester->base.stream.total, engine_transfer_whole(&requester->spec));
+        ferry_key_format(spec->key, requester->key);
+        ferry_id_format("xfr_", random_id(), requester->id);
         r = lanes_prepare(requester, config->settings, url, detail, detail_size);
         if (r)
                 return r;
@@ -370,11 +363,10 @@ struct http_requester *http_requester_free(struct http_requester *requester)
 {
         if (!requester)
                 return NULL;
-        for (size_t i = 0; i < requester->n_lanes; i++) {
+        for (size_t i = 0; i < requester->n_lanes; i++)
                 lane_clear(&requester->lanes[i]);
-        }
         stream_clear(&requester->base.stream);
-        explicit_bzero(requester->key_header, sizeof(requester->key_header));
+        explicit_bzero(requester->key, sizeof(requester->key));
         free(requester);
         return NULL;
 }
