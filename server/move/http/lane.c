@@ -158,6 +158,24 @@ static size_t on_header(char *data, size_t one, size_t size, void *context)
         return easy_count_header(&lane->easy, size);
 }
 
+void http_requester_moved(struct http_requester *requester)
+{
+        uint64_t bytes = requester->bytes;
+
+        for (size_t i = 0; i < requester->n_lanes; i++)
+                if (requester->lanes[i].busy && !requester->lanes[i].closing)
+                        bytes += requester->lanes[i].position - requester->lanes[i].first;
+        if (!http_requester_is_claimed(requester)) {
+                http_transfer_set_state(&requester->base, HTTP_MOVING);
+                requester->spec.started(requester->spec.context);
+                http_transfer_wake_waiters(&requester->base);
+        }
+        requester->failing_us = 0;
+        if (bytes > requester->base.reported)
+                requester->base.reported = bytes;
+        requester->spec.progress(requester->spec.context, bytes);
+}
+
 /* libcurl's callback for the body: bytes of the range, stored at once, or a document. */
 static size_t on_body(char *data, size_t one, size_t size, void *context)
 {
@@ -180,7 +198,7 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
         lane->position += size;
         if (!requester->spec.verify)
                 http_requester_arrived(requester, lane->position - size, size);
-        lane->moved(lane);
+        http_requester_moved(requester);
         return size;
 }
 

@@ -69,15 +69,8 @@ static uint64_t on_run(struct easy_user *user, uint64_t now_us)
         struct http_requester *requester, *next = requester_after(thread, NULL);
 
         while ((requester = next)) {
-                uint64_t due_us;
-                int reason;
+                uint64_t due_us = http_requester_run(requester, &thread->easy->multi, now_us);
 
-                if (!requester->multi)
-                        http_requester_start(requester, &thread->easy->multi);
-                reason = atomic_load(&requester->stop_reason);
-                if (reason)
-                        http_requester_cancel(requester, reason);
-                due_us = http_requester_run(requester, now_us);
                 until_us = due_us < until_us ? due_us : until_us;
                 next = requester_after(thread, requester);
                 if (http_requester_is_over(requester))

@@ -69,14 +69,13 @@ enum { HTTP_LANES = 4 };
 struct http_lane {
         struct easy easy;
         struct http_requester *requester;
-        void (*moved)(struct http_lane *lane); /* called when bytes of the range have moved */
-        struct curl_slist *headers;            /* of the current request */
-        bool busy;                             /* its handle is in the multi handle */
-        bool waiting;                          /* it retries the range at requester->retry_us */
-        bool closing;                          /* the request is the DELETE */
-        uint64_t first, position, end;         /* of the range, in the transfer's stream */
-        bool in_range;                         /* the answer is of the range that was asked for */
-        const char *fault;                     /* why the bytes of the request could not be moved; NULL = none */
+        struct curl_slist *headers;    /* of the current request */
+        bool busy;                     /* its handle is in the multi handle */
+        bool waiting;                  /* it retries the range at requester->retry_us */
+        bool closing;                  /* the request is the DELETE */
+        uint64_t first, position, end; /* of the range, in the transfer's stream */
+        bool in_range;                 /* the answer is of the range that was asked for */
+        const char *fault;             /* why the bytes of the request could not be moved; NULL = none */
         bool has_digest;
         uint64_t digest; /* of the range, from the peer */
         size_t n_text;
@@ -115,6 +114,9 @@ static inline void http_requester_arrived(const struct http_requester *requester
         if (requester->spec.arrived)
                 requester->spec.arrived(requester->spec.context, offset, length);
 }
+
+/* Bytes have moved: reports them, and the first of them as the start. */
+void http_requester_moved(struct http_requester *requester);
 
 /* Makes the handle, after easy_admit of lane->easy. false: memory is short. */
 bool lane_prepare(struct http_lane *lane);
@@ -155,18 +157,15 @@ void lane_clear(struct http_lane *lane);
 int http_requester_new(const struct http_mover_config *config, const struct engine_transfer *spec,
                        struct http_requester **ret_requester, char *detail, size_t detail_size);
 
-/* Starts the first range. */
-void http_requester_start(struct http_requester *requester, struct easy_multi *multi);
-
 /* Ends it with reason, at once: the memory is not touched any more. The peer is told afterwards. */
 void http_requester_stop(struct http_requester *requester, int reason, const char *detail);
 
-/* Ends it with reason, unless the DELETE after the last range is under way: the peer's answer decides. May be repeated.
+/*
+ * Starts the first range at the first call; ends it with stop_reason, unless the DELETE after the last range is under
+ * way: then the peer's answer decides; retries due requests. Returns when to be called again, in microseconds of
+ * CLOCK_MONOTONIC; UINT64_MAX = no need.
  */
-void http_requester_cancel(struct http_requester *requester, int reason);
-
-/* Retries due requests. Returns when to be called again, in microseconds of CLOCK_MONOTONIC; UINT64_MAX = no need. */
-uint64_t http_requester_run(struct http_requester *requester, uint64_t now_us);
+uint64_t http_requester_run(struct http_requester *requester, struct easy_multi *multi, uint64_t now_us);
 
 /* No request runs and ended was called: it can be freed. */
 bool http_requester_is_over(const struct http_requester *requester);

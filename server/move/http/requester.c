@@ -58,12 +58,6 @@ void http_requester_stop(struct http_requester *requester, int reason, const cha
                 lane_close(&requester->lanes[0]);
 }
 
-void http_requester_cancel(struct http_requester *requester, int reason)
-{
-        if (!requester->lanes[0].closing)
-                http_requester_stop(requester, reason, "");
-}
-
 bool http_requester_is_over(const struct http_requester *requester)
 {
         for (size_t i = 0; i < requester->n_lanes; i++)
@@ -129,28 +123,6 @@ static void http_requester_fill(struct http_requester *requester)
 
 /* ---- answers ---- */
 
-/* Bytes have moved: reports them, and the first of them as the start. */
-static void on_moved(struct http_lane *lane)
-{
-        struct http_requester *requester = lane->requester;
-        uint64_t bytes = requester->bytes;
-
-        for (size_t i = 0; i < requester->n_lanes; i++)
-                if (requester->lanes[i].busy && !requester->lanes[i].closing)
-                        bytes += requester->lanes[i].position - requester->lanes[i].first;
-        if (!http_requester_is_claimed(requester)) {
-                http_transfer_set_state(&requester->base, HTTP_MOVING);
-                requester->spec.started(requester->spec.context);
-                http_transfer_wake_waiters(&requester->base);
-        }
-        requester->failing_us = 0;
-        if (bytes > requester->base.reported)
-                requester->base.reported = bytes;
-        requester->spec.progress(requester->spec.context, bytes);
-}
-
-/* ---- results ---- */
-
 /*
  * A retry may succeed: the connection broke, or the peer has not yet noticed that it did. The peer takes a request that
  * it gets twice for one of the same transfer. Without a claim a peer that cannot be reached is given up at once.
@@ -209,26 +181,25 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
 static void lane_done(struct http_lane *lane)
 {
         struct http_requester *requester = lane->requester;
-        uint64_t checksum = 0;
+        const uint64_t size = lane->end - lane->first;
 
-        if (requester->spec.direction == ENGINE_READ && requester->spec.verify && lane->has_digest) {
-                int r = stream_checksum(&requester->base.stream, lane->first, lane->end - lane->first, &checksum);
+        if (requester->spec.direction == ENGINE_READ && requester->spec.verify) {
+                uint64_t checksum;
+                int r = stream_checksum(&requester->base.stream, lane->first, size, &checksum);
 
-                if (r < 0) {
-                        http_requester_stop(requester, FERRY_E_TRANSFER_FAILED, space_error(r));
+                if (r < 0 || !lane->has_digest) {
+                        http_requester_stop(requester, FERRY_E_TRANSFER_FAILED,
+                                            r < 0 ? space_error(r) : "The peer sent no digest");
                         return;
                 }
+                if (lane->digest != checksum) {
+                        http_requester_stop(requester, FERRY_E_CHECKSUM_MISMATCH, "");
+                        return;
+                }
+                http_requester_arrived(requester, lane->first, size);
         }
-        if (requester->spec.direction == ENGINE_READ && requester->spec.verify &&
-            (!lane->has_digest || lane->digest != checksum)) {
-                http_requester_stop(requester, lane->has_digest ? FERRY_E_CHECKSUM_MISMATCH : FERRY_E_TRANSFER_FAILED,
-                                    lane->has_digest ? "" : "The peer sent no digest");
-                return;
-        }
-        if (requester->spec.verify)
-                http_requester_arrived(requester, lane->first, lane->end - lane->first);
-        requester->bytes += lane->end - lane->first;
-        on_moved(lane);
+        requester->bytes += size;
+        http_requester_moved(requester);
         http_requester_fill(requester);
 }
 
@@ -261,10 +232,20 @@ static void on_done(struct easy *easy, CURLcode result)
                 lane_failed(lane, result, status);
 }
 
-uint64_t http_requester_run(struct http_requester *requester, uint64_t now_us)
+uint64_t http_requester_run(struct http_requester *requester, struct easy_multi *multi, uint64_t now_us)
 {
+        int reason = atomic_load(&requester->stop_reason);
         bool waits = false;
 
+        if (!requester->multi) {
+                requester->multi = multi;
+                if (!reason)
+                        reason = requester->spec.stopping(requester->spec.context);
+                if (!reason)
+                        http_requester_fill(requester);
+        }
+        if (reason && !requester->lanes[0].closing)
+                http_requester_stop(requester, reason, "");
         for (size_t i = 0; i < requester->n_lanes; i++) {
                 if (!requester->lanes[i].waiting)
                         continue;
@@ -277,17 +258,6 @@ uint64_t http_requester_run(struct http_requester *requester, uint64_t now_us)
 }
 
 /* ---- life ---- */
-
-void http_requester_start(struct http_requester *requester, struct easy_multi *multi)
-{
-        int reason = requester->spec.stopping(requester->spec.context);
-
-        requester->multi = multi;
-        if (reason) /* cancelled before the thread knew of the transfer */
-                http_requester_stop(requester, reason, "");
-        else
-                http_requester_fill(requester);
-}
 
 /* Makes as many lanes as there can be ranges. Returns 0; FERRY_E_* with a sentence; -ENOMEM. */
 static int lanes_prepare(struct http_requester *requester, const struct easy_settings *settings, const char *url,
@@ -302,7 +272,6 @@ static int lanes_prepare(struct http_requester *requester, const struct easy_set
 
                 lane->requester = requester;
                 lane->easy.done = on_done;
-                lane->moved = on_moved;
                 requester->n_lanes = i + 1;
                 r = easy_locate(&lane->easy, settings, url, detail, detail_size);
                 if (r == 0)
