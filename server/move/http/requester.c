@@ -39,9 +39,8 @@ static void http_requester_end(struct http_requester *requester, int error, cons
 
         if (base->state == HTTP_OVER)
                 return;
-        outcome = http_transfer_outcome(base, error, error ? base->reported : requester->bytes, detail);
+        outcome = http_transfer_end(base, error, error ? base->reported : requester->bytes, detail);
         requester->error = error;
-        http_transfer_set_state(base, HTTP_OVER);
         http_transfer_tell_end(base, &outcome, requester->spec.ended, requester->spec.context);
 }
 
@@ -239,8 +238,7 @@ uint64_t http_requester_run(struct http_requester *requester, struct easy_multi 
 
         if (!requester->multi) {
                 requester->multi = multi;
-                if (!reason)
-                        reason = requester->spec.stopping(requester->spec.context);
+                reason = requester->spec.stopping(requester->spec.context) ?: reason;
                 if (!reason)
                         http_requester_fill(requester);
         }
