@@ -26,37 +26,29 @@ enum { EPOCH_DIGITS = 16 };
 
 void content_refuse(struct http_request *request, int error)
 {
-        switch (error) {
-        case FERRY_E_NOT_PASSIVE:
-                request_problem(request, error, "Only readable and writable operations offer memory");
-                break;
-        case FERRY_E_PEER_REFUSED:
-                request_problem(request, FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation");
-                break;
-        case FERRY_E_ALREADY_CLAIMED:
-                request_problem(request, error, "Another transfer has claimed the operation");
-                break;
-        case FERRY_E_SIZE_MISMATCH:
-                request_problem(request, error, "Ferry-Bytes must be the same with each range of a transfer");
-                break;
-        case FERRY_E_TOO_LARGE:
-                request_problem(request, error, "The body has more bytes than announced, or than fit");
-                break;
-        case FERRY_E_CHECKSUM_MISMATCH:
-                request_problem(request, error, "The stored bytes do not match the digest");
-                break;
-        case FERRY_E_TRANSFER_FAILED:
-                request_problem(request, error, "The transfer has failed on this worker");
-                break;
-        case FERRY_E_LIMIT_REACHED:
-                request_problem(request, error, "The transfer has too many ranges that do not touch");
-                break;
-        default:
-                if (error > 0 && !ferry_error_http(error))
-                        request_problem(request, FERRY_E_GONE, "The operation has ended: %s", ferry_error_code(error));
-                else
-                        request_problem(request, error, NULL);
-        }
+        static const struct {
+                int error;
+                const char *detail;
+        } rows[] = {
+                { FERRY_E_NOT_PASSIVE, "Only readable and writable operations offer memory" },
+                { FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation" },
+                { FERRY_E_ALREADY_CLAIMED, "Another transfer has claimed the operation" },
+                { FERRY_E_SIZE_MISMATCH, "Ferry-Bytes must be the same with each range of a transfer" },
+                { FERRY_E_TOO_LARGE, "The body has more bytes than announced, or than fit" },
+                { FERRY_E_CHECKSUM_MISMATCH, "The stored bytes do not match the digest" },
+                { FERRY_E_TRANSFER_FAILED, "The transfer has failed on this worker" },
+                { FERRY_E_LIMIT_REACHED, "The transfer has too many ranges that do not touch" },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++)
+                if (rows[i].error == error) {
+                        request_problem(request, error, "%s", rows[i].detail);
+                        return;
+                }
+        if (error > 0 && !ferry_error_http(error))
+                request_problem(request, FERRY_E_GONE, "The operation has ended: %s", ferry_error_code(error));
+        else
+                request_problem(request, error, NULL);
 }
 
 /* The key that the client sent; NULL = it sent the full token. */
@@ -152,7 +144,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
                 return false;
         }
         if (!has_key(request)) {
-                content_refuse(request, FERRY_E_PEER_REFUSED);
+                content_refuse(request, FERRY_E_FORBIDDEN);
                 return false;
         }
         guard_trust(request);
