@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -192,29 +190,18 @@ static bool size_total(const struct sizes *sizes, uint64_t *ret_total)
         return true;
 }
 
-/* Writes a sentence into detail, and returns the error. */
-__attribute__((format(printf, 3, 4))) static int refuse(char detail[OPERATION_DETAIL_SIZE], int error,
-                                                        const char *format, ...)
-{
-        va_list arguments;
-
-        va_start(arguments, format);
-        (void)vsnprintf(detail, OPERATION_DETAIL_SIZE, format, arguments);
-        va_end(arguments);
-        return error;
-}
-
 /* Compares two lists element by element, as nixl_connect does. Returns 0 or FERRY_E_SIZE_MISMATCH. */
 static int check_pairs(const struct sizes *local, const struct sizes *remote, char detail[OPERATION_DETAIL_SIZE])
 {
         if (local->n != remote->n)
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%zu descriptors here, %zu in the metadata", local->n,
-                              remote->n);
+                return operation_refuse(detail, FERRY_E_SIZE_MISMATCH, "%zu descriptors here, %zu in the metadata",
+                                        local->n, remote->n);
         for (size_t i = 0; i < local->n; i++)
                 if (size_at(local, i) != size_at(remote, i))
-                        return refuse(detail, FERRY_E_SIZE_MISMATCH,
-                                      "Descriptor %zu has %llu bytes here, %llu in the metadata", i,
-                                      (unsigned long long)size_at(local, i), (unsigned long long)size_at(remote, i));
+                        return operation_refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                                "Descriptor %zu has %llu bytes here, %llu in the metadata", i,
+                                                (unsigned long long)size_at(local, i),
+                                                (unsigned long long)size_at(remote, i));
         return 0;
 }
 
@@ -225,8 +212,9 @@ static int check_pairs(const struct sizes *local, const struct sizes *remote, ch
 static int check_parts(const struct ranges *parts, uint64_t there, char detail[OPERATION_DETAIL_SIZE])
 {
         if (parts->end > there)
-                return refuse(detail, FERRY_E_OUT_OF_BOUNDS, "A range of remote ends at byte %llu, the offer has %llu",
-                              (unsigned long long)parts->end, (unsigned long long)there);
+                return operation_refuse(detail, FERRY_E_OUT_OF_BOUNDS,
+                                        "A range of remote ends at byte %llu, the offer has %llu",
+                                        (unsigned long long)parts->end, (unsigned long long)there);
         return 0;
 }
 
@@ -236,16 +224,17 @@ static int check_sizes(const struct wanted *wanted, const struct sizes *remote, 
         uint64_t here, there;
 
         if (!size_total(remote, &there))
-                return refuse(detail, FERRY_E_INVALID_METADATA, "The sizes in the metadata add up to more than exists");
+                return operation_refuse(detail, FERRY_E_INVALID_METADATA,
+                                        "The sizes in the metadata add up to more than exists");
         if (!size_total(local, &here))
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
+                return operation_refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
         if (wanted->parts)
                 return check_parts(wanted->parts, there, detail);
         if (wanted->layout == FERRY_LAYOUT_STREAM) {
                 if (here == there)
                         return 0;
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu bytes here, %llu in the metadata",
-                              (unsigned long long)here, (unsigned long long)there);
+                return operation_refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu bytes here, %llu in the metadata",
+                                        (unsigned long long)here, (unsigned long long)there);
         }
         return check_pairs(local, remote, detail);
 }
@@ -264,12 +253,12 @@ static int check(const struct wanted *wanted, const struct ferry_metadata *metad
 
         detail[0] = '\0';
         if (metadata->operation_kind != (reads ? FERRY_METADATA_READ : FERRY_METADATA_WRITE))
-                return refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
-                              reads ? "read" : "write", reads ? "readable" : "writable");
+                return operation_refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
+                                        reads ? "read" : "write", reads ? "readable" : "writable");
         if (metadata->expires_ms && metadata->expires_ms <= clock_unix_ms())
-                return refuse(detail, FERRY_E_METADATA_EXPIRED,
-                              "The metadata expired %llu ms ago by the clock of this host",
-                              (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
+                return operation_refuse(detail, FERRY_E_METADATA_EXPIRED,
+                                        "The metadata expired %llu ms ago by the clock of this host",
+                                        (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
         return check_sizes(wanted, &remote, detail);
 }
 
@@ -362,7 +351,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
         int r;
 
         if (ferry_kind_is_passive((int)operation->kind))
-                return refuse(detail, -EINVAL, "A passive operation waits for its peer");
+                return operation_refuse(detail, -EINVAL, "A passive operation waits for its peer");
         r = check(&wanted, metadata, detail);
         if (r)
                 return r;
