@@ -218,18 +218,6 @@ static bool http_asks_consent(const struct ferry_exchange *e)
         return (e->source ? e->source_size : e->body ? e->size : 0) > HTTP_CONSENT_SIZE;
 }
 
-/* Adds a header of up to two parts, which may be a token. false: memory is short. */
-static bool http_add_header(struct http_try *t, const char *name, const char *value)
-{
-        char *line;
-        if (asprintf(&line, "%s%s", name, value) < 0)
-                return false;
-        bool added = ferry_header_add(&t->headers, line);
-        explicit_bzero(line, strlen(line));
-        free(line);
-        return added;
-}
-
 /*
  * Sets the headers. Those that say where the body ends are libcurl's alone: a second one would make two requests of
  * one. Returns false: memory is short.
@@ -239,18 +227,19 @@ static bool http_set_headers(struct http_try *t)
         const struct ferry_exchange *e = &t->request->exchange;
         const char *authorization = t->request->authorization ? t->request->authorization : t->f->authorization;
         bool unknown = e->source && e->source_size == FERRY_SIZE_UNKNOWN, expects = false;
-        bool good = (!authorization || http_add_header(t, authorization, "")) &&
-                    (e->content_type ? http_add_header(t, "Content-Type: ", e->content_type)
-                                     : http_add_header(t, "Content-Type:", "")) && /* libcurl has one of its own */
-                    (!e->idempotency_key || http_add_header(t, "Idempotency-Key: ", e->idempotency_key)) &&
-                    (!unknown || http_add_header(t, "Transfer-Encoding: chunked", ""));
+        bool good =
+                (!authorization || ferry_header_add(&t->headers, "%s", authorization)) &&
+                (e->content_type ? ferry_header_add(&t->headers, "Content-Type: %s", e->content_type)
+                                 : ferry_header_add(&t->headers, "Content-Type:")) && /* libcurl has one of its own */
+                (!e->idempotency_key || ferry_header_add(&t->headers, "Idempotency-Key: %s", e->idempotency_key)) &&
+                (!unknown || ferry_header_add(&t->headers, "Transfer-Encoding: chunked"));
         for (const char *const *line = e->headers; good && line && *line; line++) {
                 expects = expects || http_header_is(*line, "Expect");
                 if (!http_header_is(*line, "Content-Length") && !http_header_is(*line, "Transfer-Encoding"))
-                        good = http_add_header(t, *line, "");
+                        good = ferry_header_add(&t->headers, "%s", *line);
         }
         if (good && !expects)
-                good = http_add_header(t, "Expect:", http_asks_consent(e) ? " 100-continue" : "");
+                good = ferry_header_add(&t->headers, "Expect:%s", http_asks_consent(e) ? " 100-continue" : "");
         /* After a success without consent libcurl sends no body, and would keep a connection that lacks it. */
         curl_easy_setopt(t->easy, CURLOPT_FORBID_REUSE, (long)(expects || http_asks_consent(e)));
         return good && curl_easy_setopt(t->easy, CURLOPT_HTTPHEADER, t->headers) == CURLE_OK;

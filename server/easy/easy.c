@@ -138,7 +138,7 @@ static curl_socket_t on_socket(void *context, curlsocktype purpose, struct curl_
                 easy->address_refused = true;
                 return CURL_SOCKET_BAD;
         }
-        easy->address_tried = easy->fresh = true;
+        easy->fresh = true;
         made = malloc(sizeof(*made));
         if (!made)
                 return CURL_SOCKET_BAD;
@@ -352,7 +352,7 @@ static bool easy_send(struct easy_multi *multi, struct easy *easy)
 {
         easy->multi = multi;
         easy->header_bytes = 0;
-        easy->address_refused = easy->address_tried = easy->connected = easy->fresh = false;
+        easy->address_refused = easy->connected = easy->fresh = false;
         easy->too_large = easy->no_memory = false;
         if (curl_easy_setopt(easy->curl, CURLOPT_FRESH_CONNECT, (long)easy->repeated) != CURLE_OK ||
             curl_easy_setopt(easy->curl, CURLOPT_CLOSESOCKETDATA, multi) != CURLE_OK ||
@@ -445,7 +445,7 @@ int easy_classify(const struct easy *easy, CURLcode result, const char *name, ch
         } else if (result == CURLE_OPERATION_TIMEDOUT) {
                 error = easy->connected ? FERRY_E_TIMEOUT : FERRY_E_PEER_UNREACHABLE;
                 text = easy->connected ? "the peer did not answer in time" : "no connection to the peer in time";
-        } else if (easy->address_refused && !easy->address_tried) {
+        } else if (easy->address_refused && !easy->fresh) {
                 error = FERRY_E_FORBIDDEN;
                 text = "the peer's name resolves to an address that --allow-peer does not admit";
         } else if (result == CURLE_COULDNT_RESOLVE_HOST) {

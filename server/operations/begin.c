@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -152,132 +151,100 @@ void operation_transfer_ended(void *context, const struct engine_outcome *outcom
  * which a cancel is only noted (stop_reason) and told afterwards (operation_was_started).
  */
 
-/* A list of descriptors or of slices, seen as sizes and counts of pieces. */
-struct sizes {
-        const char *first;
-        size_t stride;
-        size_t n;
-        size_t size_at;
-        size_t count_at; /* 0 = each element is one piece */
-};
-
-/* What an active operation asks of an offer. */
+/* What an active operation asks of an offer: by its slices before it is made, by its descriptors afterwards. */
 struct wanted {
         enum ferry_kind kind;
         enum ferry_layout layout;
         const struct ranges *parts; /* NULL = all of it */
-        struct sizes sizes;
+        size_t n;
+        const struct operation_slice *slices; /* NULL = descriptors */
+        const struct operation_descriptor *descriptors;
 };
 
-#define SIZES(list, length, type)                                                                                      \
-        ((struct sizes){ (const char *)(list), sizeof(type), (length), offsetof(type, size), offsetof(type, count) })
-
-/* Bytes of all pieces of an element. The number of pieces is bounded, so only a peer's size can be huge. */
-static uint64_t size_at(const struct sizes *sizes, size_t i)
+/* Bytes of all pieces of a slice or descriptor. */
+static uint64_t size_here(const struct wanted *wanted, size_t i)
 {
-        const char *element = sizes->first + i * sizes->stride;
-        uint64_t size = *(const uint64_t *)(const void *)(element + sizes->size_at);
-        uint64_t count = sizes->count_at ? *(const uint64_t *)(const void *)(element + sizes->count_at) : 1;
-
-        return size * (count ? count : 1);
+        if (wanted->slices)
+                return wanted->slices[i].size * slice_count(&wanted->slices[i]);
+        return wanted->descriptors[i].size * wanted->descriptors[i].count;
 }
 
-/* Adds up all elements. Returns false when the sum does not fit, which only a peer's numbers can bring about. */
-static bool size_total(const struct sizes *sizes, uint64_t *ret_total)
+/* Adds up the sizes of the metadata. Returns false when the sum does not fit. */
+static bool size_there(const struct ferry_metadata *metadata, uint64_t *ret_total)
 {
         *ret_total = 0;
-        for (size_t i = 0; i < sizes->n; i++)
-                if (__builtin_add_overflow(*ret_total, size_at(sizes, i), ret_total))
+        for (size_t i = 0; i < metadata->n_descriptors; i++)
+                if (__builtin_add_overflow(*ret_total, metadata->descriptors[i].size, ret_total))
                         return false;
         return true;
 }
 
-/* Writes a sentence into detail, and returns the error. */
-__attribute__((format(printf, 3, 4))) static int refuse(char detail[OPERATION_DETAIL_SIZE], int error,
-                                                        const char *format, ...)
-{
-        va_list arguments;
-
-        va_start(arguments, format);
-        (void)vsnprintf(detail, OPERATION_DETAIL_SIZE, format, arguments);
-        va_end(arguments);
-        return error;
-}
-
 /* Compares two lists element by element, as nixl_connect does. Returns 0 or FERRY_E_SIZE_MISMATCH. */
-static int check_pairs(const struct sizes *local, const struct sizes *remote, char detail[OPERATION_DETAIL_SIZE])
+static int check_pairs(const struct wanted *wanted, const struct ferry_metadata *metadata,
+                       char detail[OPERATION_DETAIL_SIZE])
 {
-        if (local->n != remote->n)
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%zu descriptors here, %zu in the metadata", local->n,
-                              remote->n);
-        for (size_t i = 0; i < local->n; i++)
-                if (size_at(local, i) != size_at(remote, i))
-                        return refuse(detail, FERRY_E_SIZE_MISMATCH,
-                                      "Descriptor %zu has %llu bytes here, %llu in the metadata", i,
-                                      (unsigned long long)size_at(local, i), (unsigned long long)size_at(remote, i));
-        return 0;
-}
+        if (wanted->n != metadata->n_descriptors)
+                return operation_refuse(detail, FERRY_E_SIZE_MISMATCH, "%zu descriptors here, %zu in the metadata",
+                                        wanted->n, metadata->n_descriptors);
+        for (size_t i = 0; i < wanted->n; i++) {
+                const uint64_t here = size_here(wanted, i), there = metadata->descriptors[i].size;
 
-/*
- * Checks that the parts lie in the offer. operation_create() compares their bytes with the descriptors'. Returns 0 or
- * FERRY_E_OUT_OF_BOUNDS.
- */
-static int check_parts(const struct ranges *parts, uint64_t there, char detail[OPERATION_DETAIL_SIZE])
-{
-        if (parts->end > there)
-                return refuse(detail, FERRY_E_OUT_OF_BOUNDS, "A range of remote ends at byte %llu, the offer has %llu",
-                              (unsigned long long)parts->end, (unsigned long long)there);
-        return 0;
-}
-
-static int check_sizes(const struct wanted *wanted, const struct sizes *remote, char detail[OPERATION_DETAIL_SIZE])
-{
-        const struct sizes *local = &wanted->sizes;
-        uint64_t here, there;
-
-        if (!size_total(remote, &there))
-                return refuse(detail, FERRY_E_INVALID_METADATA, "The sizes in the metadata add up to more than exists");
-        if (!size_total(local, &here))
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "The sizes here add up to more than exists");
-        if (wanted->parts)
-                return check_parts(wanted->parts, there, detail);
-        if (wanted->layout == FERRY_LAYOUT_STREAM) {
-                if (here == there)
-                        return 0;
-                return refuse(detail, FERRY_E_SIZE_MISMATCH, "%llu bytes here, %llu in the metadata",
-                              (unsigned long long)here, (unsigned long long)there);
+                if (here != there)
+                        return operation_refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                                "Descriptor %zu has %" PRIu64 " bytes here, %" PRIu64
+                                                " in the metadata",
+                                                i, here, there);
         }
-        return check_pairs(local, remote, detail);
+        return 0;
 }
 
-static struct sizes sizes_of(const struct ferry_metadata *metadata)
+/* Returns 0 or an error of operation_begin(). operation_create() compares the bytes of parts with the descriptors'. */
+static int check_sizes(const struct wanted *wanted, const struct ferry_metadata *metadata,
+                       char detail[OPERATION_DETAIL_SIZE])
 {
-        return (struct sizes){ (const char *)metadata->descriptors, sizeof(metadata->descriptors[0]),
-                               metadata->n_descriptors, offsetof(struct ferry_metadata_descriptor, size), 0 };
+        uint64_t here = 0, there;
+
+        if (!size_there(metadata, &there))
+                return operation_refuse(detail, FERRY_E_INVALID_METADATA,
+                                        "The sizes in the metadata add up to more than exists");
+        for (size_t i = 0; i < wanted->n; i++)
+                if (__builtin_add_overflow(here, size_here(wanted, i), &here))
+                        return operation_refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                                "The sizes here add up to more than exists");
+        if (wanted->parts && wanted->parts->end > there)
+                return operation_refuse(detail, FERRY_E_OUT_OF_BOUNDS,
+                                        "A range of remote ends at byte %" PRIu64 ", the offer has %" PRIu64,
+                                        wanted->parts->end, there);
+        if (wanted->parts)
+                return 0;
+        if (wanted->layout != FERRY_LAYOUT_STREAM)
+                return check_pairs(wanted, metadata, detail);
+        if (here != there)
+                return operation_refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                        "%" PRIu64 " bytes here, %" PRIu64 " in the metadata", here, there);
+        return 0;
 }
 
 /* Checks kind, expiry and sizes of the metadata. Returns 0 or the FERRY_E_* of operation_begin(), with a sentence. */
 static int check(const struct wanted *wanted, const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
 {
-        const struct sizes remote = sizes_of(metadata);
         const bool reads = wanted->kind == FERRY_READ;
 
         detail[0] = '\0';
         if (metadata->operation_kind != (reads ? FERRY_METADATA_READ : FERRY_METADATA_WRITE))
-                return refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
-                              reads ? "read" : "write", reads ? "readable" : "writable");
+                return operation_refuse(detail, FERRY_E_KIND_MISMATCH, "A %s needs the metadata of a %s operation",
+                                        reads ? "read" : "write", reads ? "readable" : "writable");
         if (metadata->expires_ms && metadata->expires_ms <= clock_unix_ms())
-                return refuse(detail, FERRY_E_METADATA_EXPIRED,
-                              "The metadata expired %llu ms ago by the clock of this host",
-                              (unsigned long long)(clock_unix_ms() - metadata->expires_ms));
-        return check_sizes(wanted, &remote, detail);
+                return operation_refuse(detail, FERRY_E_METADATA_EXPIRED,
+                                        "The metadata expired %" PRIu64 " ms ago by the clock of this host",
+                                        clock_unix_ms() - metadata->expires_ms);
+        return check_sizes(wanted, metadata, detail);
 }
 
 int operation_check(struct operation_store *store, const struct operation_spec *spec,
                     const struct ferry_metadata *metadata, char detail[OPERATION_DETAIL_SIZE])
 {
-        const struct wanted wanted = { spec->kind, spec->layout, spec->remote,
-                                       SIZES(spec->slices, spec->n_slices, struct operation_slice) };
+        const struct wanted wanted = { spec->kind, spec->layout, spec->remote, spec->n_slices, spec->slices, NULL };
 
         (void)store;
         return check(&wanted, metadata, detail);
@@ -354,15 +321,15 @@ static void operation_was_started(struct operation_store *store, struct operatio
 int operation_begin(struct operation_store *store, struct operation *operation, const struct ferry_metadata *metadata,
                     bool may_run_inline, char detail[OPERATION_DETAIL_SIZE])
 {
-        const struct wanted wanted = { operation->kind, operation->layout, operation->remote,
-                                       SIZES(operation->descriptors, operation->n_descriptors,
-                                             struct operation_descriptor) };
-        const struct sizes remote = sizes_of(metadata);
+        const struct wanted wanted = {
+                operation->kind,       operation->layout, operation->remote, operation->n_descriptors, NULL,
+                operation->descriptors
+        };
         struct engine_transfer transfer;
         int r;
 
         if (ferry_kind_is_passive((int)operation->kind))
-                return refuse(detail, -EINVAL, "A passive operation waits for its peer");
+                return operation_refuse(detail, -EINVAL, "A passive operation waits for its peer");
         r = check(&wanted, metadata, detail);
         if (r)
                 return r;
@@ -391,7 +358,7 @@ int operation_begin(struct operation_store *store, struct operation *operation, 
                 .stopping = transfer_stopping,
                 .ended = operation_transfer_ended,
         };
-        (void)size_total(&remote, &transfer.remote_total);
+        (void)size_there(metadata, &transfer.remote_total);
         memcpy(transfer.key, metadata->key, sizeof(transfer.key));
         r = store->config.data_plane.transfer_start(store->config.data_plane.context, &transfer);
         explicit_bzero(transfer.key, sizeof(transfer.key));

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <ferry/buffer.h>
+
 #include "operations/content_ranges.h"
 #include "operations_internal.h"
 
@@ -107,12 +109,10 @@ static int pieces_add(struct follow_map *follow, uint64_t at, uint64_t source_at
                 last->size += size;
                 return 0;
         }
-        if (!(follow->n & (follow->n - 1))) { /* capacities are powers of two */
-                more = realloc(follow->pieces, (follow->n ? 2 * follow->n : 1) * sizeof(*more));
-                if (!more)
-                        return -ENOMEM;
-                follow->pieces = more;
-        }
+        more = ferry_reserve(follow->pieces, &follow->room, follow->n + 1, sizeof(*more));
+        if (!more)
+                return -ENOMEM;
+        follow->pieces = more;
         follow->pieces[follow->n++] = (struct follow_piece){ at, source_at, size };
         return 0;
 }
@@ -140,12 +140,6 @@ static int pieces_make(struct follow_map *follow, const struct extents *own, con
         return 0;
 }
 
-static int refuse(char detail[OPERATION_DETAIL_SIZE], int error, const char *why)
-{
-        (void)text_copy(detail, OPERATION_DETAIL_SIZE, why);
-        return error;
-}
-
 int follow_map_new(struct operation *operation, struct operation *source, char detail[OPERATION_DETAIL_SIZE])
 {
         struct follow_map *follow;
@@ -153,7 +147,7 @@ int follow_map_new(struct operation *operation, struct operation *source, char d
         int r;
 
         if (source->kind != FERRY_READ)
-                return refuse(detail, FERRY_E_KIND_MISMATCH, "Only a read can be followed");
+                return operation_refuse(detail, FERRY_E_KIND_MISMATCH, "Only a read can be followed");
         follow = operation->follow = calloc(1, sizeof(*follow));
         if (!follow)
                 return -ENOMEM;
@@ -163,12 +157,14 @@ int follow_map_new(struct operation *operation, struct operation *source, char d
                 r = extents_new(source, &filled);
         if (!r) {
                 qsort(filled.list, filled.n, sizeof(filled.list[0]), extent_compare);
-                r = extents_overlap(&filled) ? refuse(detail, FERRY_E_INVALID_PARAMETER, "The read fills bytes twice")
-                                             : pieces_make(follow, &own, &filled);
+                r = extents_overlap(&filled)
+                            ? operation_refuse(detail, FERRY_E_INVALID_PARAMETER, "The read fills bytes twice")
+                            : pieces_make(follow, &own, &filled);
         }
         free(own.list);
         free(filled.list);
-        return r == FERRY_E_OUT_OF_BOUNDS ? refuse(detail, r, "The read does not fill all of these bytes") : r;
+        return r == FERRY_E_OUT_OF_BOUNDS ? operation_refuse(detail, r, "The read does not fill all of these bytes")
+                                          : r;
 }
 
 /* ---- arrived bytes ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdio.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -209,10 +209,8 @@ static int admit(struct operation_store *store, const struct operation *operatio
 {
         const struct operation *source = operation->follow ? operation->follow->source : NULL;
 
-        if (source && operation_terminal(source) && source->state != OPERATION_COMPLETE) {
-                (void)text_copy(detail, OPERATION_DETAIL_SIZE, "The read has ended without all of its bytes");
-                return FERRY_E_GONE;
-        }
+        if (source && operation_terminal(source) && source->state != OPERATION_COMPLETE)
+                return operation_refuse(detail, FERRY_E_GONE, "The read has ended without all of its bytes");
         if (store->stage >= STORE_DRAINING)
                 return FERRY_E_DRAINING;
         return retention_make_room(store, operation, detail);
@@ -244,11 +242,10 @@ int operation_create(struct operation_store *store, const struct operation_spec 
         detail[0] = '\0';
         if (!spec_valid(&store->config.limits, spec, &total, &pieces))
                 return FERRY_E_INVALID_PARAMETER;
-        if (spec->remote && spec->remote->total != total) {
-                (void)snprintf(detail, OPERATION_DETAIL_SIZE, "%llu bytes in the ranges, %llu in the descriptors",
-                               (unsigned long long)spec->remote->total, (unsigned long long)total);
-                return FERRY_E_SIZE_MISMATCH;
-        }
+        if (spec->remote && spec->remote->total != total)
+                return operation_refuse(detail, FERRY_E_SIZE_MISMATCH,
+                                        "%" PRIu64 " bytes in the ranges, %" PRIu64 " in the descriptors",
+                                        spec->remote->total, total);
         r = operation_new(store, spec, total, &operation, detail);
         if (r)
                 return r;

@@ -47,7 +47,7 @@ struct follow_piece {
 /* The read that a readable follows. Fixed. */
 struct follow_map {
         struct operation *source; /* a reference; a read of the same store */
-        size_t n;
+        size_t n, room;
         struct follow_piece *pieces; /* all of the readable's bytes, ascending */
 };
 
@@ -227,6 +227,10 @@ struct deferred_actions {
 };
 
 /* ---- slice.c: the pieces of regions ---- */
+
+/* Writes a sentence for users into detail, and returns the error. */
+__attribute__((format(printf, 3, 4))) int operation_refuse(char detail[OPERATION_DETAIL_SIZE], int error,
+                                                           const char *format, ...);
 
 /* How many pieces the slice has. */
 static inline uint64_t slice_count(const struct operation_slice *slice)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -14,6 +15,16 @@
  * Slices: a piece of a region, a row of pieces, or blocks. Their numbers come from requests, so each sum and product is
  * checked before it is used (slices_valid); after that no arithmetic can overflow. Pure.
  */
+
+int operation_refuse(char detail[OPERATION_DETAIL_SIZE], int error, const char *format, ...)
+{
+        va_list arguments;
+
+        va_start(arguments, format);
+        (void)vsnprintf(detail, OPERATION_DETAIL_SIZE, format, arguments);
+        va_end(arguments);
+        return error;
+}
 
 /* Offset of the i-th piece from that of the slice. */
 static uint64_t piece_at(const struct operation_slice *slice, uint64_t i)
@@ -76,10 +87,9 @@ int slices_check_writable(const struct operation_slice *slices, size_t n, char d
                         int r = region_check_writable(slices[i].region, slices[i].offset + piece_at(&slices[i], k),
                                                       slices[i].size);
 
-                        if (!r)
-                                continue;
-                        (void)snprintf(detail, OPERATION_DETAIL_SIZE, "Descriptor %zu: %s", i, space_error(r));
-                        return FERRY_E_FORBIDDEN;
+                        if (r)
+                                return operation_refuse(detail, FERRY_E_FORBIDDEN, "Descriptor %zu: %s", i,
+                                                        space_error(r));
                 }
         return 0;
 }

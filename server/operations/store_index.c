@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "operations_internal.h"
@@ -261,13 +260,12 @@ int retention_make_room(struct operation_store *store, const struct operation *o
                 if (retention_evict(store))
                         continue;
                 if (full)
-                        (void)snprintf(detail, OPERATION_DETAIL_SIZE,
-                                       "--max-operations is %zu, and as many have not ended", limits->operations_max);
-                else
-                        (void)snprintf(detail, OPERATION_DETAIL_SIZE,
-                                       "pieces_max is %zu, and operations that have not ended leave too few",
-                                       limits->pieces_max);
-                return FERRY_E_LIMIT_REACHED;
+                        return operation_refuse(detail, FERRY_E_LIMIT_REACHED,
+                                                "--max-operations is %zu, and as many have not ended",
+                                                limits->operations_max);
+                return operation_refuse(detail, FERRY_E_LIMIT_REACHED,
+                                        "pieces_max is %zu, and operations that have not ended leave too few",
+                                        limits->pieces_max);
         }
         return 0;
 }

@@ -294,8 +294,7 @@ static void abort_unwanted(struct peers *peers)
         struct fetch *fetch, *next;
 
         DL_FOREACH_SAFE (peers->running, fetch, next)
-                if ((fetch->easy.address_tried || fetch->easy.connected) && fetch->wanted &&
-                    !fetch->wanted(fetch->context))
+                if ((fetch->easy.fresh || fetch->easy.connected) && fetch->wanted && !fetch->wanted(fetch->context))
                         fetch_abort(peers, fetch);
 }
 

@@ -44,19 +44,8 @@ enum {
  */
 static bool headers_make(const char *token, struct curl_slist **headers)
 {
-        FERRY_CLEANUP(cleanup_free) char *authorization = NULL;
-
-        if (!ferry_header_add(headers, "Accept: application/json"))
-                return false;
-        if (!token)
-                return true;
-        if (asprintf(&authorization, "Authorization: Bearer %s", token) < 0) {
-                authorization = NULL;
-                return false;
-        }
-        bool added = ferry_header_add(headers, authorization);
-        explicit_bzero(authorization, strlen(authorization));
-        return added;
+        return ferry_header_add(headers, "Accept: application/json") &&
+               (!token || ferry_header_add(headers, "Authorization: Bearer %s", token));
 }
 
 int peers_set_token(struct peers *peers, const char *token)
@@ -321,18 +310,16 @@ static const struct fetch_document document = { "an answer to a notice", locate,
  */
 static bool add_headers(struct fetch *fetch, const struct engine_notice *notice)
 {
-        char key[FERRY_KEY_TEXT_SIZE], authorization[FERRY_KEY_TEXT_SIZE + 32], transfer[64], id[FERRY_ID_TEXT_SIZE];
+        char key[FERRY_KEY_TEXT_SIZE], id[FERRY_ID_TEXT_SIZE];
         bool added;
 
         ferry_key_format(notice->key, key);
-        (void)snprintf(authorization, sizeof(authorization), "Authorization: Bearer %s", key);
         ferry_id_format("xfr_", notice->transfer, id);
-        (void)snprintf(transfer, sizeof(transfer), "Ferry-Transfer: %s", id);
         added = ferry_header_add(&fetch->headers, "Accept: application/json") &&
-                ferry_header_add(&fetch->headers, authorization) && ferry_header_add(&fetch->headers, transfer) &&
+                ferry_header_add(&fetch->headers, "Authorization: Bearer %s", key) &&
+                ferry_header_add(&fetch->headers, "Ferry-Transfer: %s", id) &&
                 (!notice->ttl_ms || ferry_header_add(&fetch->headers, "Content-Type: application/json"));
         explicit_bzero(key, sizeof(key));
-        explicit_bzero(authorization, sizeof(authorization));
         return added;
 }
 

@@ -128,18 +128,12 @@ static bool token_take(struct registry *registry, struct json_object *answer)
 
 static void on_done(struct easy *easy, CURLcode result);
 
-/* The login has no token yet; the line with the token is wiped from the stack. */
+/* The login has no token yet. */
 static bool add_headers(struct registry_call *call)
 {
-        char line[REGISTRY_TOKEN_SIZE + 32];
-        bool added = ferry_header_add(&call->headers, "Content-Type: application/json");
-
-        if (!added || call->stage == CALL_LOGIN || !call->registry->credentials)
-                return added;
-        (void)snprintf(line, sizeof(line), "Authorization: %s", call->registry->token);
-        added = ferry_header_add(&call->headers, line);
-        explicit_bzero(line, sizeof(line));
-        return added;
+        return ferry_header_add(&call->headers, "Content-Type: application/json") &&
+               (call->stage == CALL_LOGIN || !call->registry->credentials ||
+                ferry_header_add(&call->headers, "Authorization: %s", call->registry->token));
 }
 
 /* Sends the next request to the current endpoint. false: memory is short. */

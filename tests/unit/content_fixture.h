@@ -39,11 +39,11 @@ static inline struct http_mover *the_mover(struct fixture *f)
         return mover;
 }
 
-static inline int open_range(struct fixture *f, struct operation *operation, const uint8_t *key, uint64_t transfer,
-                             uint64_t first, uint64_t size, struct http_content **ret_content)
+static inline int open_range(struct fixture *f, struct operation *operation, uint64_t transfer, uint64_t first,
+                             uint64_t size, struct http_content **ret_content)
 {
         const struct http_content_request request = {
-                .key = key, .transfer = transfer, .first = first, .size = size, .transport = "http"
+                .transfer = transfer, .first = first, .size = size, .transport = "http"
         };
 
         *ret_content = NULL;
@@ -55,7 +55,7 @@ static inline struct http_content *must_open(struct fixture *f, struct operation
 {
         struct http_content *content;
 
-        assert_int_equal(open_range(f, operation, NULL, transfer, first, size, &content), 0);
+        assert_int_equal(open_range(f, operation, transfer, first, size, &content), 0);
         return content;
 }
 

@@ -65,16 +65,16 @@ WITH_STORE(a_download_in_pieces_completes_when_all_were_sent)
                 memory[i] = (uint8_t)(i * 7);
         content = must_open(f, operation, 0, 0, TOTAL);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
-        assert_int_equal(http_content_read(content, bytes, 1000), 1000);
+        assert_int_equal(http_content_move(content, bytes, 1000), 0);
         http_content_close(content, false); /* the client broke off, and has 900 of them */
         content = must_open(f, operation, 0, 900, TOTAL - 900);
-        assert_int_equal(http_content_read(content, bytes + 900, TOTAL), TOTAL - 900);
-        assert_int_equal(http_content_read(content, bytes, TOTAL), 0);
+        assert_int_equal(http_content_move(content, bytes + 900, TOTAL - 900), 0);
+        assert_int_equal(http_content_move(content, bytes, 1), FERRY_E_TOO_LARGE);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
         http_content_close(content, true);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
         assert_memory_equal(bytes, memory, TOTAL);
-        assert_int_equal(open_range(f, operation, NULL, 0, 0, 1, &content), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(open_range(f, operation, 0, 0, 1, &content), FERRY_E_ALREADY_CLAIMED);
 }
 
 /* All was read, but nobody knows whether the end of it has arrived. */
@@ -84,11 +84,11 @@ WITH_STORE(a_download_whose_end_was_not_sent_is_not_complete)
         struct http_content *content = must_open(f, operation, 0, 0, TOTAL);
         uint8_t bytes[TOTAL];
 
-        assert_int_equal(http_content_read(content, bytes, TOTAL), TOTAL);
+        assert_int_equal(http_content_move(content, bytes, TOTAL), 0);
         http_content_close(content, false);
         assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
         content = must_open(f, operation, 0, TOTAL - 10, 10);
-        assert_int_equal(http_content_read(content, bytes, TOTAL), 10);
+        assert_int_equal(http_content_move(content, bytes, 10), 0);
         http_content_close(content, true);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
 }
@@ -103,13 +103,14 @@ WITH_STORE(only_one_client_has_the_operation)
 
         memcpy(wrong, metadata->key, sizeof(wrong));
         wrong[31] ^= 1;
-        assert_int_equal(open_range(f, operation, wrong, 0, 0, 10, &other), FERRY_E_PEER_REFUSED);
-        assert_int_equal(open_range(f, active, wrong, 0, 0, 10, &other), FERRY_E_NOT_PASSIVE);
-        assert_int_equal(open_range(f, operation, metadata->key, 7, 0, 10, &content), 0);
+        assert_false(http_content_key(operation, wrong));
+        assert_true(http_content_key(operation, metadata->key));
+        assert_int_equal(open_range(f, active, 0, 0, 10, &other), FERRY_E_NOT_PASSIVE);
+        assert_int_equal(open_range(f, operation, 7, 0, 10, &content), 0);
         /* A client without a name, one of another name, the same bytes once more, a worker. */
-        assert_int_equal(open_range(f, operation, NULL, 0, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
-        assert_int_equal(open_range(f, operation, NULL, 8, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
-        assert_int_equal(open_range(f, operation, NULL, 7, 9, 10, &other), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(open_range(f, operation, 0, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(open_range(f, operation, 8, 20, 10, &other), FERRY_E_ALREADY_CLAIMED);
+        assert_int_equal(open_range(f, operation, 7, 9, 10, &other), FERRY_E_ALREADY_CLAIMED);
         assert_int_equal(claim(f, operation, &granted), FERRY_E_ALREADY_CLAIMED);
         other = must_open(f, operation, 7, 10, 10);
         http_content_close(other, false);
@@ -126,13 +127,13 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
         uint64_t checksum;
         bool complete;
 
-        assert_int_equal(http_content_read(content, bytes, TOTAL), TOTAL);
-        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 8, 0, &complete), FERRY_E_GONE);
+        assert_int_equal(http_content_move(content, bytes, TOTAL), 0);
+        assert_int_equal(http_content_end(f->store, operation, 8, 0, &complete), FERRY_E_GONE);
         /* The client has the last byte before the server knows that it was sent. */
-        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_int_equal(http_content_end(f->store, operation, 7, 0, &complete), 0);
         assert_true(complete);
         assert_ended(f, operation, FERRY_COMPLETE, 0);
-        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_int_equal(http_content_end(f->store, operation, 7, 0, &complete), 0);
         assert_true(complete);
         assert_false(http_content_checksum(content, &checksum)); /* the memory may be another's */
         http_content_close(content, true);
@@ -140,11 +141,11 @@ WITH_STORE(a_named_transfer_completes_when_its_client_says_so)
 
         operation = make(f, FERRY_READABLE);
         content = must_open(f, operation, 7, 0, TOTAL);
-        assert_int_equal(http_content_read(content, bytes, 10), 10);
-        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_int_equal(http_content_move(content, bytes, 10), 0);
+        assert_int_equal(http_content_end(f->store, operation, 7, 0, &complete), 0);
         assert_false(complete);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
-        assert_int_equal(http_content_read(content, bytes, 10), -1);
+        assert_int_not_equal(http_content_move(content, bytes, 10), 0);
         http_content_close(content, false);
 }
 
@@ -160,8 +161,8 @@ WITH_STORE(stored_bytes_of_an_open_request_count_once)
         bool complete;
 
         assert_int_equal(http_content_open(the_mover(f), f->store, operation, &request, &content), 0);
-        assert_int_equal(http_content_write(content, bytes, sizeof(bytes)), 0);
-        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
+        assert_int_equal(http_content_move(content, bytes, sizeof(bytes)), 0);
+        assert_int_equal(http_content_end(f->store, operation, 7, 0, &complete), 0);
         assert_false(complete);
         http_content_close(content, false);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
@@ -171,7 +172,7 @@ static bool ends_complete(struct fixture *f, struct operation *operation, uint64
 {
         bool complete = false;
 
-        return http_content_end(the_mover(f), f->store, operation, NULL, transfer, 0, &complete) == 0 && complete;
+        return http_content_end(f->store, operation, transfer, 0, &complete) == 0 && complete;
 }
 
 /* A client whose connection broke before the answer came asks again, and others have ended meanwhile. */
@@ -184,7 +185,7 @@ WITH_STORE(each_of_several_named_transfers_may_repeat_its_end)
 
         for (uint64_t i = 0; i < USES; i++) {
                 contents[i] = must_open(f, operation, 7 + i, 0, TOTAL);
-                assert_int_equal(http_content_read(contents[i], bytes, TOTAL), TOTAL);
+                assert_int_equal(http_content_move(contents[i], bytes, TOTAL), 0);
         }
         for (uint64_t round = 0; round < 2; round++)
                 for (uint64_t i = 0; i < USES; i++) {
@@ -214,10 +215,9 @@ WITH_STORE(a_named_transfer_that_is_given_up_is_not_complete)
                 uint8_t bytes[TOTAL];
                 bool complete = true;
 
-                assert_int_equal(http_content_read(content, bytes, TOTAL), TOTAL);
+                assert_int_equal(http_content_move(content, bytes, TOTAL), 0);
                 http_content_close(content, true);
-                assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, rows[i].error, &complete),
-                                 0);
+                assert_int_equal(http_content_end(f->store, operation, 7, rows[i].error, &complete), 0);
                 assert_false(complete);
                 assert_ended(f, operation, rows[i].status, rows[i].ends_with);
                 assert_string_equal(look(f, operation).detail, "the peer ended the transfer");
@@ -234,15 +234,12 @@ WITH_STORE(a_transfer_that_was_ended_claims_nothing_afterwards)
                         struct http_content *content;
                         bool complete;
 
-                        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, error, &complete),
-                                         FERRY_E_GONE);
+                        assert_int_equal(http_content_end(f->store, operation, 7, error, &complete), FERRY_E_GONE);
                         assert_false(complete);
-                        assert_int_equal(open_range(f, operation, NULL, 7, 0, TOTAL, &content), FERRY_E_GONE);
+                        assert_int_equal(open_range(f, operation, 7, 0, TOTAL, &content), FERRY_E_GONE);
                         assert_int_equal(look(f, operation).status, FERRY_INITIALIZED);
                         content = must_open(f, operation, 8, 0, 10);
-                        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 8, FERRY_E_CANCELLED,
-                                                          &complete),
-                                         0);
+                        assert_int_equal(http_content_end(f->store, operation, 8, FERRY_E_CANCELLED, &complete), 0);
                         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED_BY_PEER);
                         http_content_close(content, false);
                         test_release(operation);
@@ -256,9 +253,9 @@ WITH_STORE(a_reader_that_was_ended_does_not_take_another_use)
         struct http_content *content = must_open(f, operation, 7, 0, 10), *late;
         bool complete;
 
-        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, FERRY_E_CANCELLED, &complete), 0);
+        assert_int_equal(http_content_end(f->store, operation, 7, FERRY_E_CANCELLED, &complete), 0);
         http_content_close(content, false);
-        assert_int_equal(open_range(f, operation, NULL, 7, 10, 10, &late), FERRY_E_GONE);
+        assert_int_equal(open_range(f, operation, 7, 10, 10, &late), FERRY_E_GONE);
         assert_int_equal(look(f, operation).error, 0);
         operation_cancel(f->store, operation);
 }
@@ -277,16 +274,14 @@ WITH_STORE(what_a_transfer_that_is_given_up_has_moved_is_shown_and_counted)
 
                 if (whole)
                         second = must_open(f, operation, 7, HALF, HALF);
-                assert_int_equal(http_content_read(first, bytes, HALF), HALF);
+                assert_int_equal(http_content_move(first, bytes, HALF), 0);
                 if (second)
-                        assert_int_equal(http_content_read(second, bytes, HALF), HALF);
+                        assert_int_equal(http_content_move(second, bytes, HALF), 0);
                 if (whole) {
                         http_content_close(first, true);
                         http_content_close(second, true);
                 }
-                assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, FERRY_E_CHECKSUM_MISMATCH,
-                                                  &complete),
-                                 0);
+                assert_int_equal(http_content_end(f->store, operation, 7, FERRY_E_CHECKSUM_MISMATCH, &complete), 0);
                 assert_int_equal(look(f, operation).bytes_done, whole ? TOTAL : HALF);
                 counted += whole ? TOTAL : HALF;
                 assert_int_equal(
@@ -310,7 +305,7 @@ static void interfere(void *context, const struct engine_http_note *note)
 
         if (note->ended)
                 return;
-        assert_int_not_equal(open_range(claimed_in, claimed_now, NULL, 7, TOTAL / 2, 1, &other), 0);
+        assert_int_not_equal(open_range(claimed_in, claimed_now, 7, TOTAL / 2, 1, &other), 0);
         if (cancels)
                 operation_cancel(claimed_in->store, claimed_now);
 }
@@ -331,7 +326,7 @@ WITH_STORE(what_happens_before_a_client_has_its_claim_happens_to_it)
                 told = NULL;
                 assert_ended(f, operation, cancelled ? FERRY_CANCELLED : FERRY_IN_PROGRESS,
                              cancelled ? FERRY_E_CANCELLED : 0);
-                assert_int_equal(http_content_read(content, bytes, 10), cancelled ? -1 : 10);
+                assert_int_equal(http_content_move(content, bytes, 10) == 0, !cancelled);
                 http_content_close(content, false);
                 operation_cancel(f->store, operation);
         }
@@ -359,9 +354,9 @@ WITH_STORE(a_cancel_that_comes_before_the_claim_of_one_of_several_clients_ends_t
         uint8_t bytes[10];
 
         cancelled_before = operation;
-        assert_int_equal(open_range(f, operation, NULL, 7, 0, 10, &second), FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(open_range(f, operation, 7, 0, 10, &second), FERRY_E_CANCELLED_BY_PEER);
         assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-        assert_int_equal(http_content_read(first, bytes, 10), -1);
+        assert_int_not_equal(http_content_move(first, bytes, 10), 0);
         http_content_close(first, false);
 }
 
@@ -374,10 +369,7 @@ WITH_STORE(a_cancel_waits_for_no_client)
 
                 operation_cancel(f->store, operation);
                 assert_ended(f, operation, FERRY_CANCELLED, FERRY_E_CANCELLED);
-                if (kind == FERRY_READABLE)
-                        assert_int_equal(http_content_read(content, bytes, sizeof(bytes)), -1);
-                else
-                        assert_int_not_equal(http_content_write(content, bytes, sizeof(bytes)), 0);
+                assert_int_not_equal(http_content_move(content, bytes, sizeof(bytes)), 0);
                 http_content_close(content, false);
                 test_release(operation);
         }
@@ -390,19 +382,16 @@ WITH_STORE(no_end_comes_while_bytes_are_copied)
                 struct http_content *content = must_open(f, operation, 7, 0, TOTAL);
                 bool complete = false;
 
-                assert_int_equal(http_content_end(the_mover(f), f->store, operation,
-                                                  (const uint8_t[FERRY_KEY_SIZE]){ 0 }, 7, 0, &complete),
-                                 FERRY_E_PEER_REFUSED);
+                assert_false(http_content_key(operation, (const uint8_t[FERRY_KEY_SIZE]){ 0 }));
                 assert_true(http_responder_copy_begin(content->responder));
                 content->position = TOTAL;
                 if (error == FERRY_E_CANCELLED)
                         operation_cancel(f->store, operation);
                 else
-                        assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete), 0);
+                        assert_int_equal(http_content_end(f->store, operation, 7, 0, &complete), 0);
                 assert_ended(f, operation, FERRY_IN_PROGRESS, 0);
                 assert_false(complete || http_responder_copy_begin(content->responder));
-                assert_int_equal(http_content_end(the_mover(f), f->store, operation, NULL, 7, 0, &complete),
-                                 FERRY_E_GONE);
+                assert_int_equal(http_content_end(f->store, operation, 7, 0, &complete), FERRY_E_GONE);
                 http_responder_copy_end(content->responder);
                 assert_ended(f, operation, FERRY_CANCELLED, error);
                 http_content_close(content, false);
@@ -416,7 +405,7 @@ WITH_STORE(nobody_joins_a_transfer_that_is_being_ended)
 
         assert_true(http_responder_copy_begin(content->responder));
         operation_cancel(f->store, operation);
-        assert_int_equal(open_range(f, operation, NULL, 7, 20, 10, &other), FERRY_E_CANCELLED_BY_PEER);
+        assert_int_equal(open_range(f, operation, 7, 20, 10, &other), FERRY_E_CANCELLED_BY_PEER);
         http_content_fail(content, FERRY_E_CHECKSUM_MISMATCH); /* its end has a reason already */
         http_responder_copy_end(content->responder);
         http_content_close(content, false);

@@ -3,7 +3,10 @@
 #define FERRY_CURL_H
 
 #include <curl/curl.h>
+#include <stdarg.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What the worker and libferry both ask of libcurl. */
@@ -19,11 +22,23 @@ static inline CURLcode ferry_http_only(CURL *easy)
 #endif
 }
 
-/* Adds a header of a request (copied). false: memory is short. */
-static inline bool ferry_header_add(struct curl_slist **headers, const char *header)
+/* Adds a header of a request, which may be a token or a key: only the list keeps it. false: memory is short. */
+__attribute__((format(printf, 2, 3))) static inline bool ferry_header_add(struct curl_slist **headers,
+                                                                          const char *format, ...)
 {
-        struct curl_slist *longer = curl_slist_append(*headers, header);
+        struct curl_slist *longer;
+        va_list arguments;
+        char *line;
+        int length;
 
+        va_start(arguments, format);
+        length = vasprintf(&line, format, arguments);
+        va_end(arguments);
+        if (length < 0)
+                return false;
+        longer = curl_slist_append(*headers, line);
+        explicit_bzero(line, (size_t)length);
+        free(line);
         if (longer)
                 *headers = longer;
         return longer != NULL;

@@ -26,37 +26,29 @@ enum { EPOCH_DIGITS = 16 };
 
 void content_refuse(struct http_request *request, int error)
 {
-        switch (error) {
-        case FERRY_E_NOT_PASSIVE:
-                request_problem(request, error, "Only readable and writable operations offer memory");
-                break;
-        case FERRY_E_PEER_REFUSED:
-                request_problem(request, FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation");
-                break;
-        case FERRY_E_ALREADY_CLAIMED:
-                request_problem(request, error, "Another transfer has claimed the operation");
-                break;
-        case FERRY_E_SIZE_MISMATCH:
-                request_problem(request, error, "Ferry-Bytes must be the same with each range of a transfer");
-                break;
-        case FERRY_E_TOO_LARGE:
-                request_problem(request, error, "The body has more bytes than announced, or than fit");
-                break;
-        case FERRY_E_CHECKSUM_MISMATCH:
-                request_problem(request, error, "The stored bytes do not match the digest");
-                break;
-        case FERRY_E_TRANSFER_FAILED:
-                request_problem(request, error, "The transfer has failed on this worker");
-                break;
-        case FERRY_E_LIMIT_REACHED:
-                request_problem(request, error, "The transfer has too many ranges that do not touch");
-                break;
-        default:
-                if (error > 0 && !ferry_error_http(error))
-                        request_problem(request, FERRY_E_GONE, "The operation has ended: %s", ferry_error_code(error));
-                else
-                        request_problem(request, error, NULL);
-        }
+        static const struct {
+                int error;
+                const char *detail;
+        } rows[] = {
+                { FERRY_E_NOT_PASSIVE, "Only readable and writable operations offer memory" },
+                { FERRY_E_FORBIDDEN, "The key is not the notification_key of this operation" },
+                { FERRY_E_ALREADY_CLAIMED, "Another transfer has claimed the operation" },
+                { FERRY_E_SIZE_MISMATCH, "Ferry-Bytes must be the same with each range of a transfer" },
+                { FERRY_E_TOO_LARGE, "The body has more bytes than announced, or than fit" },
+                { FERRY_E_CHECKSUM_MISMATCH, "The stored bytes do not match the digest" },
+                { FERRY_E_TRANSFER_FAILED, "The transfer has failed on this worker" },
+                { FERRY_E_LIMIT_REACHED, "The transfer has too many ranges that do not touch" },
+        };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(rows); i++)
+                if (rows[i].error == error) {
+                        request_problem(request, error, "%s", rows[i].detail);
+                        return;
+                }
+        if (error > 0 && !ferry_error_http(error))
+                request_problem(request, FERRY_E_GONE, "The operation has ended: %s", ferry_error_code(error));
+        else
+                request_problem(request, error, NULL);
 }
 
 /* The key that the client sent; NULL = it sent the full token. */
@@ -152,7 +144,7 @@ bool content_find(struct http_request *request, struct operation_view *ret_view)
                 return false;
         }
         if (!has_key(request)) {
-                content_refuse(request, FERRY_E_PEER_REFUSED);
+                content_refuse(request, FERRY_E_FORBIDDEN);
                 return false;
         }
         guard_trust(request);
@@ -166,9 +158,6 @@ enum { SHA256_SIZE = 32 };
 /* What a client asks about the bytes, or says that they are. */
 struct content {
         struct http_content *open;
-        bool reads;                  /* of a readable */
-        struct operation *operation; /* a reference */
-        struct operation_store *store;
         bool checked;
         struct {
                 bool asked;
@@ -184,11 +173,7 @@ static int content_move(void *context, void *bytes, size_t size)
 {
         struct content *content = context;
 
-        if (!content->reads)
-                return http_content_write(content->open, bytes, size);
-        if (http_content_read(content->open, bytes, size) == (ssize_t)size)
-                return 0;
-        return http_content_error(content->open);
+        return http_content_move(content->open, bytes, size);
 }
 
 static void content_free(void *context, bool done)
@@ -196,7 +181,6 @@ static void content_free(void *context, bool done)
         struct content *content = context;
 
         http_content_close(content->open, done);
-        (void)operation_unref(content->operation);
         free(content);
 }
 
@@ -240,13 +224,12 @@ static int content_keep(struct http_request *request, const struct content *open
 
         if (content) {
                 *content = *opened;
-                (void)operation_ref(content->operation);
                 r = content_copy_open(request, &content_ops, content,
                                       (struct pool_devices){ .one = http_content_gpu(content->open) });
-                if (r < 0)
-                        content_free(content, false);
-        } else {
+        }
+        if (r < 0) {
                 http_content_close(opened->open, false);
+                free(content);
         }
         return r;
 }
@@ -262,22 +245,19 @@ static uint64_t total(const struct http_request *request)
 
 bool content_open(struct http_request *request, uint64_t first, uint64_t size)
 {
-        uint8_t key[FERRY_KEY_SIZE];
         struct http_content_request wanted = {
-                .key = shown_key(request, key),
                 .first = first,
                 .size = size,
                 .transport = request->connection->listener->tls ? "https" : "http",
         };
-        struct content content = { .reads = !strcmp(request->method, "GET"),
-                                   .store = request->server->config.operations,
-                                   .operation = request->operation };
+        const struct http_config *config = &request->server->config;
         struct http_connection *connection = request->connection;
+        struct content content = { 0 };
         int error;
 
         if (!content_transfer(request, &wanted.transfer) ||
             !read_announced(request, total(request), &wanted.announced) ||
-            (!content.reads && !read_digests(request, &content)))
+            (!strcmp(request->method, "PUT") && !read_digests(request, &content)))
                 return false;
         if (wanted.announced && content.whole.asked) {
                 request_problem(request, FERRY_E_INVALID_PARAMETER,
@@ -286,9 +266,7 @@ bool content_open(struct http_request *request, uint64_t first, uint64_t size)
         }
         read_worker(request, &wanted);
         connection_watch_peer(connection);
-        error = http_content_open(request->server->config.mover, content.store, content.operation, &wanted,
-                                  &content.open);
-        explicit_bzero(key, sizeof(key));
+        error = http_content_open(config->mover, config->operations, request->operation, &wanted, &content.open);
         if (!error)
                 error = content_keep(request, &content);
         if (error) {
@@ -310,17 +288,13 @@ static int read_error(const struct http_request *request)
 
 bool content_end(struct http_request *request, bool *ret_complete)
 {
-        uint8_t key[FERRY_KEY_SIZE];
-        const struct http_config *config = &request->server->config;
-        const uint8_t *shown = shown_key(request, key);
         uint64_t transfer;
         int error;
 
         if (!content_transfer(request, &transfer))
                 return false;
-        error = http_content_end(config->mover, config->operations, request->operation, shown, transfer,
-                                 read_error(request), ret_complete);
-        explicit_bzero(key, sizeof(key));
+        error = http_content_end(request->server->config.operations, request->operation, transfer, read_error(request),
+                                 ret_complete);
         if (error == FERRY_E_GONE)
                 request_problem(request, error, "The operation no longer has this transfer");
         else if (error)
@@ -390,7 +364,6 @@ static int check(void *context)
 {
         struct content *content = context;
         uint8_t sha256[SHA256_SIZE];
-        struct operation_view view;
         uint64_t checksum;
         int r = 0;
 
@@ -398,8 +371,7 @@ static int check(void *context)
                 return http_content_error(content->open);
         if (content->range.asked && checksum != content->range.checksum)
                 r = FERRY_E_CHECKSUM_MISMATCH;
-        operation_get_view(content->store, content->operation, &view);
-        if (!r && content->whole.asked && http_content_stored(content->store, content->operation) == view.bytes_total) {
+        if (!r && content->whole.asked && http_content_is_whole(content->open)) {
                 r = hash_all(content, sha256);
                 if (!r && memcmp(sha256, content->whole.sha256, SHA256_SIZE) != 0)
                         r = FERRY_E_CHECKSUM_MISMATCH;

@@ -31,6 +31,16 @@ static bool overlaps_open(const struct http_responder *responder, uint64_t first
         return false;
 }
 
+/* Whether one more could leave more gaps than are remembered. */
+static bool too_many_ranges(const struct http_responder *responder)
+{
+        const struct http_content *content;
+        size_t n;
+
+        DL_COUNT(responder->open_ranges, content, n);
+        return responder->moved.n + n >= CONTENT_RANGES_MAX;
+}
+
 /* Finds the responder that the request joins; NULL = it begins one. The lock is held. */
 static struct http_responder *http_responder_find(const struct http_offer *offer,
                                                   const struct http_content_request *request)
@@ -56,7 +66,6 @@ static void content_add(struct http_content *content, struct http_responder *res
         responder->references++;
         http_responder_disarm(responder);
         DL_APPEND(responder->open_ranges, content);
-        responder->n_open_ranges++;
 }
 
 /* 1 + the device of the first bytes off the host; 0 = all are in host memory. */
@@ -74,7 +83,7 @@ static unsigned gpu_of(const struct stream *stream)
 static int claim_operation(struct http_responder *responder)
 {
         struct engine_claim_request request = {
-                .operation = operation_id(responder->operation),
+                .operation = operation_id(responder->offer->operation),
                 .transfer = responder->id ? responder->id : random_id(),
                 .direction = responder->offer->readable ? ENGINE_READ : ENGINE_WRITE,
                 .total = http_responder_total(responder),
@@ -84,7 +93,7 @@ static int claim_operation(struct http_responder *responder)
         };
         int r;
 
-        memcpy(request.key, operation_key(responder->operation), sizeof(request.key));
+        memcpy(request.key, operation_key(responder->offer->operation), sizeof(request.key));
         r = operation_store_claim(responder->offer->store, &request, &responder->claim);
         explicit_bzero(request.key, sizeof(request.key));
         http_transfer_wake_waiters(&responder->base);
@@ -95,51 +104,46 @@ static int claim_operation(struct http_responder *responder)
  * With the lock held, which is given back. The responder is listed before its claim, which is made without the lock, so
  * that a revoke in between is not lost.
  */
-static int http_responder_begin_unlock(struct http_offer *offer, const struct http_content_request *request,
-                                       struct http_responder *responder, struct http_content *content)
+static int http_responder_begin_unlock(struct http_mover *mover, struct http_offer *offer,
+                                       const struct http_content_request *request, struct http_responder *responder,
+                                       struct http_content *content)
 {
-        struct engine_claim unused = { 0 };
-        int r;
+        int r, short_of_memory = 0;
 
-        *responder = (struct http_responder){ .base = { .config = offer->config,
+        *responder = (struct http_responder){ .base = { .config = mover_config(mover),
                                                         .accepted = true,
                                                         .carrier = request->transport,
                                                         .peer_epoch = request->peer_epoch },
                                               .offer = offer,
-                                              .operation = operation_ref(offer->operation),
                                               .id = request->transfer,
                                               .announced = request->announced,
                                               .references = 1 };
         (void)text_copy(responder->base.peer_name, sizeof(responder->base.peer_name), request->peer_name);
+        (void)operation_ref(offer->operation);
         DL_APPEND(offer->responders, responder);
         content_add(content, responder, request);
         offer_unlock(offer);
 
         r = claim_operation(responder);
-        if (r == 0 &&
-            stream_init(&responder->base.stream, responder->claim.segments, responder->claim.n_segments) < 0) {
-                unused = responder->claim;
-                r = -ENOMEM;
-        }
         if (r == 0) {
+                short_of_memory =
+                        stream_init(&responder->base.stream, responder->claim.segments, responder->claim.n_segments);
                 responder->gpu = gpu_of(&responder->base.stream);
                 http_transfer_note(&responder->base, NULL);
         }
         offer_lock(offer);
         if (r == 0) {
                 http_transfer_set_state(&responder->base, HTTP_MOVING);
-                http_responder_end_due_unlock(responder);
+                if (short_of_memory)
+                        http_responder_revoke_unlock(responder, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED,
+                                                     space_error(short_of_memory));
+                else
+                        http_responder_end_due_unlock(responder);
                 return 0;
         }
         http_transfer_set_state(&responder->base, HTTP_OVER);
         DL_DELETE(offer->responders, responder);
         DL_DELETE(responder->open_ranges, content);
-        if (unused.ended) {
-                offer_unlock(offer);
-                unused.ended(unused.context, &(struct engine_outcome){ .error = FERRY_E_TRANSFER_FAILED });
-                http_transfer_wake_waiters(&responder->base);
-                offer_lock(offer);
-        }
         responder->references--; /* the reference of the range; that of the list is given back below */
         http_responder_put_unlock(responder);
         return r;
@@ -153,7 +157,7 @@ int http_content_open(struct http_mover *mover, struct operation_store *store, s
         FERRY_CLEANUP(cleanup_free) struct http_content *content = NULL;
         struct http_responder *responder;
         struct http_offer *offer;
-        int r = offer_get(mover, store, operation, request->key, &offer);
+        int r = offer_get(store, operation, &offer);
 
         if (r)
                 return r;
@@ -163,15 +167,15 @@ int http_content_open(struct http_mover *mover, struct operation_store *store, s
                 return -ENOMEM;
         offer_lock(offer);
         responder = http_responder_find(offer, request);
-        if (!responder && offer_has_ended(offer, request->transfer)) /* over another connection, and sooner */
+        if (!responder && offer_find_end(offer, request->transfer)) /* over another connection, and sooner */
                 r = FERRY_E_GONE;
         else if (!responder)
-                r = http_responder_begin_unlock(offer, request, FERRY_STEAL(fresh), content);
+                r = http_responder_begin_unlock(mover, offer, request, FERRY_STEAL(fresh), content);
         else if (responder->id && overlaps_open(responder, request->first, request->first + request->size))
                 r = FERRY_E_ALREADY_CLAIMED;
         else if (request->announced != responder->announced)
                 r = FERRY_E_SIZE_MISMATCH;
-        else if (!responder->announced && responder->moved.n + responder->n_open_ranges >= CONTENT_RANGES_MAX)
+        else if (!responder->announced && too_many_ranges(responder))
                 r = FERRY_E_LIMIT_REACHED;
         else
                 content_add(content, responder, request);
@@ -208,40 +212,6 @@ static void content_copied(struct http_content *content, uint64_t from)
         http_responder_copy_end(responder);
 }
 
-/*
- * Other requests, transfers and programs may read and write the same bytes; their order is up to the clients. A
- * function of its own so that tests/tsan.supp can name it.
- */
-__attribute__((noinline)) static int content_load(const struct stream *stream, uint64_t offset, void *to, size_t size)
-{
-        return stream_load(stream, offset, to, size);
-}
-
-__attribute__((noinline)) static int content_store(const struct stream *stream, uint64_t offset, const void *from,
-                                                   size_t size)
-{
-        return stream_store(stream, offset, from, size);
-}
-
-ssize_t http_content_read(struct http_content *content, void *to, size_t size)
-{
-        uint64_t from = content->position;
-        uint64_t left = content->end - from < size ? content->end - from : size;
-        int r;
-
-        if (!left)
-                return 0;
-        if (!http_responder_copy_begin(content->responder))
-                return -1;
-        r = content_load(&content->responder->base.stream, from, to, left);
-        if (r == 0)
-                content->position += left;
-        content_copied(content, from);
-        if (r < 0)
-                http_responder_fault(content->responder, r);
-        return r < 0 ? -1 : (ssize_t)left;
-}
-
 int http_content_error(const struct http_content *content)
 {
         struct http_offer *offer = content->responder->offer;
@@ -253,25 +223,25 @@ int http_content_error(const struct http_content *content)
         return error ? error : FERRY_E_GONE;
 }
 
-int http_content_write(struct http_content *content, const void *from, size_t size)
+int http_content_move(struct http_content *content, void *bytes, size_t size)
 {
+        struct http_responder *responder = content->responder;
+        const struct stream *stream = &responder->base.stream;
         uint64_t at = content->position;
         int r;
 
         if (size > content->end - at)
                 return FERRY_E_TOO_LARGE;
-        if (!size)
-                return 0;
-        if (!http_responder_copy_begin(content->responder))
+        if (!http_responder_copy_begin(responder))
                 return http_content_error(content);
-        r = content_store(&content->responder->base.stream, at, from, size);
+        r = responder->offer->readable ? stream_load(stream, at, bytes, size) : stream_store(stream, at, bytes, size);
         if (r == 0)
                 content->position += size;
         content_copied(content, at);
         if (r == 0)
                 return 0;
-        http_responder_fault(content->responder, r);
-        return FERRY_E_TRANSFER_FAILED;
+        http_responder_fault(responder, r);
+        return http_content_error(content);
 }
 
 uint64_t http_content_stored(struct operation_store *store, struct operation *operation)
@@ -293,6 +263,17 @@ uint64_t http_content_stored(struct operation_store *store, struct operation *op
         return stored;
 }
 
+bool http_content_is_whole(struct http_content *content)
+{
+        struct http_offer *offer = content->responder->offer;
+        bool whole;
+
+        offer_lock(offer);
+        whole = content->responder->moved.total == offer->total;
+        offer_unlock(offer);
+        return whole;
+}
+
 /* ---- reading for digests ---- */
 
 bool http_content_checksum(struct http_content *content, uint64_t *ret_checksum)
@@ -309,43 +290,22 @@ bool http_content_checksum(struct http_content *content, uint64_t *ret_checksum)
         return r == 0;
 }
 
-/* A function of its own so that tests/tsan.supp can name it: clients order their accesses to the bytes. */
-__attribute__((noinline)) static void content_show(void (*visit)(void *context, const void *bytes, size_t size),
-                                                   void *context, const void *bytes, size_t size)
-{
-        visit(context, bytes, size);
-}
-
-/* Shows [at, at + size). staging: room for it where it is not host memory. 0 or -errno. */
-static int visit_run(const struct stream *stream, uint64_t at, uint64_t *size, void *staging,
-                     void (*visit)(void *context, const void *bytes, size_t size), void *context)
-{
-        uint8_t *address = staging;
-        int r = 0;
-
-        *size = stream->total - at < *size ? stream->total - at : *size;
-        if (staging)
-                r = stream_load(stream, at, staging, *size);
-        else
-                *size = stream_run(stream, at, *size, &address);
-        if (r == 0)
-                content_show(visit, context, address, *size);
-        return r;
-}
-
 bool http_content_visit(struct http_content *content, void (*visit)(void *context, const void *bytes, size_t size),
                         void *context)
 {
         struct http_responder *responder = content->responder;
         const struct stream *stream = &responder->base.stream;
-        FERRY_CLEANUP(cleanup_free) void *staging = stream->off_host ? malloc(VISIT_PIECE) : NULL;
-        int r = stream->off_host && !staging ? -ENOMEM : 0;
+        FERRY_CLEANUP(cleanup_free) void *piece = malloc(VISIT_PIECE);
+        int r = piece ? 0 : -ENOMEM;
 
-        for (uint64_t at = 0, run = VISIT_PIECE; r == 0 && at < stream->total; at += run, run = VISIT_PIECE) {
+        for (uint64_t at = 0, size; r == 0 && at < stream->total; at += size) {
+                size = stream->total - at < VISIT_PIECE ? stream->total - at : VISIT_PIECE;
                 if (!http_responder_copy_begin(responder))
                         return false;
-                r = visit_run(stream, at, &run, staging, visit, context);
+                r = stream_load(stream, at, piece, size);
                 http_responder_copy_end(responder);
+                if (r == 0)
+                        visit(context, piece, size);
         }
         if (r < 0)
                 http_responder_fault(responder, r);
@@ -363,7 +323,6 @@ void http_content_close(struct http_content *content, bool sent)
         responder = content->responder;
         offer_lock(responder->offer);
         DL_DELETE(responder->open_ranges, content);
-        responder->n_open_ranges--;
         /*
          * A client that lost its connection asks for the rest. Whether the last byte arrived cannot be known, so it
          * stays open.
@@ -417,5 +376,5 @@ bool http_content_is_over(struct http_responder *responder)
 void http_content_fail(struct http_content *content, int error)
 {
         offer_lock(content->responder->offer);
-        http_responder_revoke_unlock(content->responder, error, error);
+        http_responder_revoke_unlock(content->responder, error, error, NULL);
 }

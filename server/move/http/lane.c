@@ -11,6 +11,7 @@
 
 #include "base/space.h"
 #include "base/util.h"
+#include "message/ranges.h"
 #include "mover_internal.h"
 
 /*
@@ -34,15 +35,12 @@ static bool is_moved(struct http_lane *lane, int error)
 
 /* ---- the request ---- */
 
-/* Where the next and the last byte of the range are in the offer. */
-static uint64_t next_place(const struct http_lane *lane)
+/* Where a byte of the transfer is in the offer. */
+static uint64_t offer_place(const struct http_lane *lane, uint64_t at)
 {
-        return lane->place + (lane->position - lane->first);
-}
+        uint64_t run;
 
-static uint64_t last_place(const struct http_lane *lane)
-{
-        return lane->place + (lane->end - lane->first) - 1;
+        return ranges_place(lane->requester->spec.remote, at, &run);
 }
 
 /*
@@ -51,40 +49,35 @@ static uint64_t last_place(const struct http_lane *lane)
  */
 static bool headers_make(struct http_lane *lane)
 {
-        struct http_requester *requester = lane->requester;
+        const struct http_requester *requester = lane->requester;
+        const uint64_t total = requester->base.stream.total, whole = engine_transfer_whole(&requester->spec);
+        const char *worker = lane->easy.settings->worker;
         struct curl_slist **headers = &lane->headers;
-        const struct easy_settings *settings = lane->easy.settings;
-        char worker[128], error[64], range[96], digest[48], text[FERRY_DIGEST_TEXT_SIZE];
+        char digest[FERRY_DIGEST_TEXT_SIZE];
         uint64_t checksum;
 
         ferry_headers_free(FERRY_STEAL(*headers));
-        if (!ferry_header_add(headers, requester->key_header) ||
-            !ferry_header_add(headers, requester->transfer_header) || !ferry_header_add(headers, "Expect:"))
+        if (!ferry_header_add(headers, "Authorization: Bearer %s", requester->key) ||
+            !ferry_header_add(headers, "Ferry-Transfer: %s", requester->id) || !ferry_header_add(headers, "Expect:") ||
+            (worker && !ferry_header_add(headers, "Ferry-Worker: %s", worker)))
                 return false;
-        if (settings->worker) {
-                (void)snprintf(worker, sizeof(worker), "Ferry-Worker: %s", settings->worker);
-                if (!ferry_header_add(headers, worker))
-                        return false;
-        }
-        if (lane->closing) {
-                (void)snprintf(error, sizeof(error), "Ferry-Error: %s", ferry_error_code(requester->error));
-                return !requester->error || ferry_header_add(headers, error);
-        }
-        if (!ferry_header_add(headers, requester->bytes_header))
+        if (lane->closing)
+                return !requester->error ||
+                       ferry_header_add(headers, "Ferry-Error: %s", ferry_error_code(requester->error));
+        if (!ferry_header_add(headers, "Ferry-Bytes: %" PRIu64 "/%" PRIu64, total, whole))
                 return false;
         if (requester->spec.direction == ENGINE_READ)
                 return !requester->spec.verify || ferry_header_add(headers, "Want-Content-Digest: xxh3=10");
-        (void)snprintf(range, sizeof(range), "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, lane->place,
-                       last_place(lane), engine_transfer_whole(&requester->spec));
-        if (!ferry_header_add(headers, range) || !ferry_header_add(headers, "Content-Type: application/octet-stream"))
+        if (!ferry_header_add(headers, "Content-Range: bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
+                              offer_place(lane, lane->first), offer_place(lane, lane->end - 1), whole) ||
+            !ferry_header_add(headers, "Content-Type: application/octet-stream"))
                 return false;
         if (!requester->spec.verify)
                 return true;
         if (!is_moved(lane, stream_checksum(&requester->base.stream, lane->first, lane->end - lane->first, &checksum)))
                 return false;
-        ferry_digest_format(checksum, text);
-        (void)snprintf(digest, sizeof(digest), "Content-Digest: %s", text);
-        return ferry_header_add(headers, digest);
+        ferry_digest_format(checksum, digest);
+        return ferry_header_add(headers, "Content-Digest: %s", digest);
 }
 
 /* Makes the request a GET, a PUT or, at the end, a DELETE. Returns false when memory is short. */
@@ -102,7 +95,8 @@ static bool set_method(struct http_lane *lane)
                 return curl_easy_setopt(curl, CURLOPT_UPLOAD, 1L) == CURLE_OK &&
                        curl_easy_setopt(curl, CURLOPT_INFILESIZE_LARGE, (curl_off_t)(lane->end - lane->first)) ==
                                CURLE_OK;
-        (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, next_place(lane), last_place(lane));
+        (void)snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, offer_place(lane, lane->position),
+                       offer_place(lane, lane->end - 1));
         return curl_easy_setopt(curl, CURLOPT_RANGE, range) == CURLE_OK;
 }
 
@@ -142,8 +136,8 @@ long lane_status(const struct http_lane *lane)
 static bool is_range_asked_for(const struct http_lane *lane, const char *value, size_t size)
 {
         char range[64];
-        size_t length = (size_t)snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/", next_place(lane),
-                                         last_place(lane));
+        size_t length = (size_t)snprintf(range, sizeof(range), "bytes %" PRIu64 "-%" PRIu64 "/",
+                                         offer_place(lane, lane->position), offer_place(lane, lane->end - 1));
 
         for (; size > 0 && (*value == ' ' || *value == '\t'); size--)
                 value++;
@@ -162,6 +156,24 @@ static size_t on_header(char *data, size_t one, size_t size, void *context)
         if (size > strlen(range) && strncasecmp(data, range, strlen(range)) == 0)
                 lane->in_range = is_range_asked_for(lane, data + strlen(range), size - strlen(range));
         return easy_count_header(&lane->easy, size);
+}
+
+void http_requester_moved(struct http_requester *requester)
+{
+        uint64_t bytes = requester->bytes;
+
+        for (size_t i = 0; i < requester->n_lanes; i++)
+                if (requester->lanes[i].busy && !requester->lanes[i].closing)
+                        bytes += requester->lanes[i].position - requester->lanes[i].first;
+        if (!http_requester_is_claimed(requester)) {
+                http_transfer_set_state(&requester->base, HTTP_MOVING);
+                requester->spec.started(requester->spec.context);
+                http_transfer_wake_waiters(&requester->base);
+        }
+        requester->failing_us = 0;
+        if (bytes > requester->base.reported)
+                requester->base.reported = bytes;
+        requester->spec.progress(requester->spec.context, bytes);
 }
 
 /* libcurl's callback for the body: bytes of the range, stored at once, or a document. */
@@ -186,7 +198,7 @@ static size_t on_body(char *data, size_t one, size_t size, void *context)
         lane->position += size;
         if (!requester->spec.verify)
                 http_requester_arrived(requester, lane->position - size, size);
-        lane->moved(lane);
+        http_requester_moved(requester);
         return size;
 }
 

@@ -10,9 +10,8 @@
 #include "mover_internal.h"
 
 /*
- * The mover of transfers over HTTP, and its threads. A requester is made by any thread, queued on the thread of its
- * memory (host, or a GPU), and from then on that thread's, until it is over; then the thread frees it. live lists all
- * of them for cancels, under the mover's lock, a leaf.
+ * The mover of transfers over HTTP, and its threads. A requester is made by any thread, listed under the mover's lock,
+ * and from then on belongs to the thread of its memory (host, or a GPU), until it is over; then the thread frees it.
  *
  * It is made after libcurl's thread, and freed after the operations, whose attachments use its config. Thread: any for
  * the public functions.
@@ -20,13 +19,11 @@
 
 enum { MOVER_GPUS = 16 };
 
-/* The transfers of one thread. */
+/* A thread that moves transfers. */
 struct mover_thread {
         struct http_mover *mover;
         struct easy_user user;
         struct easy_thread *easy; /* the lock guards it until it is there */
-        struct http_requester *running;
-        struct http_requester *queued; /* the lock guards it */
 };
 
 struct http_mover {
@@ -37,52 +34,45 @@ struct http_mover {
          */
         struct mover_thread threads[1 + MOVER_GPUS];
         pthread_mutex_t lock;        /* a leaf; guards what follows */
-        struct http_requester *live; /* those that are not over */
+        struct http_requester *live; /* of all threads, oldest first */
 };
 
 /* ---- on libcurl's thread, or that of a GPU ---- */
 
-/* Starts what was queued. */
-static void take(struct mover_thread *thread)
+/* The thread's requester after this one; NULL = the first one. Only the thread itself takes its requesters off. */
+static struct http_requester *requester_after(struct mover_thread *thread, struct http_requester *requester)
 {
-        struct http_requester *queued, *requester, *next;
+        struct http_mover *mover = thread->mover;
 
-        (void)pthread_mutex_lock(&thread->mover->lock);
-        queued = FERRY_STEAL(thread->queued);
-        (void)pthread_mutex_unlock(&thread->mover->lock);
-        DL_FOREACH_SAFE (queued, requester, next) {
-                DL_DELETE(queued, requester);
-                DL_APPEND(thread->running, requester);
-                http_requester_start(requester, &thread->easy->multi);
-        }
+        (void)pthread_mutex_lock(&mover->lock);
+        do
+                requester = requester ? requester->next : mover->live;
+        while (requester && requester->thread != thread);
+        (void)pthread_mutex_unlock(&mover->lock);
+        return requester;
 }
 
 /* Frees a requester that is over. */
 static void forget(struct mover_thread *thread, struct http_requester *requester)
 {
-        DL_DELETE(thread->running, requester);
         (void)pthread_mutex_lock(&thread->mover->lock);
-        DL_DELETE2(thread->mover->live, requester, live_prev, live_next);
+        DL_DELETE(thread->mover->live, requester);
         (void)pthread_mutex_unlock(&thread->mover->lock);
         (void)http_requester_free(requester);
 }
 
-/* Cancels what is to stop, and retries what is due. Returns when more is due. */
+/* Starts what is new, cancels what is to stop, and retries what is due. Returns when more is due. */
 static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 {
         struct mover_thread *thread = FERRY_CONTAINER_OF(user, struct mover_thread, user);
         uint64_t until_us = UINT64_MAX;
-        struct http_requester *requester, *next;
+        struct http_requester *requester, *next = requester_after(thread, NULL);
 
-        take(thread);
-        DL_FOREACH_SAFE (thread->running, requester, next) {
-                int reason = atomic_load(&requester->stop_reason);
-                uint64_t due_us;
+        while ((requester = next)) {
+                uint64_t due_us = http_requester_run(requester, &thread->easy->multi, now_us);
 
-                if (reason)
-                        http_requester_cancel(requester, reason);
-                due_us = http_requester_run(requester, now_us);
                 until_us = due_us < until_us ? due_us : until_us;
+                next = requester_after(thread, requester);
                 if (http_requester_is_over(requester))
                         forget(thread, requester);
         }
@@ -93,10 +83,9 @@ static uint64_t on_run(struct easy_user *user, uint64_t now_us)
 static void on_stop(struct easy_user *user)
 {
         struct mover_thread *thread = FERRY_CONTAINER_OF(user, struct mover_thread, user);
-        struct http_requester *requester, *next;
+        struct http_requester *requester;
 
-        take(thread);
-        DL_FOREACH_SAFE (thread->running, requester, next) {
+        while ((requester = requester_after(thread, NULL))) {
                 http_requester_stop(requester, FERRY_E_CANCELLED, "the worker is shutting down");
                 forget(thread, requester);
         }
@@ -182,8 +171,7 @@ int http_mover_start(void *context, const struct engine_transfer *spec, char *de
         requester->thread = thread;
         http_transfer_note(&requester->base, NULL); /* it may be gone once it is queued */
         (void)pthread_mutex_lock(&mover->lock);
-        DL_APPEND(thread->queued, requester);
-        DL_APPEND2(mover->live, requester, live_prev, live_next);
+        DL_APPEND(mover->live, requester);
         (void)pthread_mutex_unlock(&mover->lock);
         easy_thread_wake(thread->easy);
         return 0;
@@ -197,7 +185,7 @@ void http_mover_cancel(void *context, uint64_t id, int reason)
         int none = 0;
 
         (void)pthread_mutex_lock(&mover->lock);
-        DL_FOREACH2 (mover->live, requester, live_next)
+        DL_FOREACH (mover->live, requester)
                 if (requester->spec.id == id && atomic_compare_exchange_strong(&requester->stop_reason, &none, reason))
                         thread = requester->thread;
         (void)pthread_mutex_unlock(&mover->lock);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include <ferry/encoding.h>
 #include <ferry/metadata.h>
 
 #include "base/loop.h"
@@ -52,9 +53,8 @@ void http_transfer_note(const struct http_transfer *transfer, const struct engin
 /* Transfers have started or ended: their waiters are woken. With no lock held. */
 void http_transfer_wake_waiters(const struct http_transfer *transfer);
 
-/* Makes the outcome of one that ends: error 0 = bytes have moved, and both sides know. */
-struct engine_outcome http_transfer_outcome(const struct http_transfer *transfer, int error, uint64_t bytes,
-                                            const char *detail);
+/* It is over. Returns the outcome: error 0 = bytes have moved, and both sides know. */
+struct engine_outcome http_transfer_end(struct http_transfer *transfer, int error, uint64_t bytes, const char *detail);
 
 /* Tells everybody of the end: ended is the callback of the operation. With no lock held; it is over. */
 void http_transfer_tell_end(const struct http_transfer *transfer, const struct engine_outcome *outcome,
@@ -68,15 +68,13 @@ enum { HTTP_LANES = 4 };
 struct http_lane {
         struct easy easy;
         struct http_requester *requester;
-        void (*moved)(struct http_lane *lane); /* called when bytes of the range have moved */
-        struct curl_slist *headers;            /* of the current request */
-        bool busy;                             /* its handle is in the multi handle */
-        bool waiting;                          /* it retries the range at requester->retry_us */
-        bool closing;                          /* the request is the DELETE */
-        uint64_t first, position, end;         /* of the range; the first byte is at place of the offer */
-        uint64_t place;
-        bool in_range;     /* the answer is of the range that was asked for */
-        const char *fault; /* why the bytes of the request could not be moved; NULL = none */
+        struct curl_slist *headers;    /* of the current request */
+        bool busy;                     /* its handle is in the multi handle */
+        bool waiting;                  /* it retries the range at requester->retry_us */
+        bool closing;                  /* the request is the DELETE */
+        uint64_t first, position, end; /* of the range, in the transfer's stream */
+        bool in_range;                 /* the answer is of the range that was asked for */
+        const char *fault;             /* why the bytes of the request could not be moved; NULL = none */
         bool has_digest;
         uint64_t digest; /* of the range, from the peer */
         size_t n_text;
@@ -85,21 +83,20 @@ struct http_lane {
 
 /* The active side of a transfer: its connections, and what they share. */
 struct http_requester {
-        struct mover_thread *thread;                  /* that moves it; fixed once it is queued */
-        struct http_requester *prev, *next;           /* the thread's */
-        struct http_requester *live_prev, *live_next; /* guarded by the mover's lock */
-        atomic_int stop_reason;                       /* why the transfer is to end; 0 = it is not. Any thread */
+        struct mover_thread *thread;        /* that moves it; fixed once it is listed */
+        struct http_requester *prev, *next; /* of the mover's list, guarded by its lock */
+        atomic_int stop_reason;             /* why the transfer is to end; 0 = it is not. Any thread */
         struct http_transfer base;
         struct engine_transfer spec; /* as given to http_requester_new, without peer; its key is wiped */
-        char key_header[64 + 44], transfer_header[48], bytes_header[64];
-        struct easy_multi *multi;
-        uint64_t next_offset; /* first byte that no lane has taken */
-        uint64_t bytes;       /* of finished ranges */
-        uint64_t retry_us;    /* when waiting lanes retry */
-        uint64_t failing_us;  /* time of the first failure since bytes last moved; 0 = none */
-        bool contacted;       /* a request was sent */
-        bool broken;          /* a connection broke after that: the peer may have the request */
-        int error;            /* once it has ended: why; 0 = it is complete */
+        char key[FERRY_KEY_TEXT_SIZE], id[FERRY_ID_TEXT_SIZE]; /* of the operation, and of the transfer */
+        struct easy_multi *multi;                              /* NULL = not started yet */
+        uint64_t next_offset;                                  /* first byte that no lane has taken */
+        uint64_t bytes;                                        /* of finished ranges */
+        uint64_t retry_us;                                     /* when waiting lanes retry */
+        uint64_t failing_us; /* time of the first failure since bytes last moved; 0 = none */
+        bool contacted;      /* a request was sent */
+        bool broken;         /* a connection broke after that: the peer may have the request */
+        int error;           /* once it has ended: why; 0 = it is complete */
         size_t n_lanes;
         struct http_lane lanes[HTTP_LANES];
 };
@@ -116,6 +113,9 @@ static inline void http_requester_arrived(const struct http_requester *requester
         if (requester->spec.arrived)
                 requester->spec.arrived(requester->spec.context, offset, length);
 }
+
+/* Bytes have moved: reports them, and the first of them as the start. */
+void http_requester_moved(struct http_requester *requester);
 
 /* Makes the handle, after easy_admit of lane->easy. false: memory is short. */
 bool lane_prepare(struct http_lane *lane);
@@ -156,18 +156,15 @@ void lane_clear(struct http_lane *lane);
 int http_requester_new(const struct http_mover_config *config, const struct engine_transfer *spec,
                        struct http_requester **ret_requester, char *detail, size_t detail_size);
 
-/* Starts the first range. */
-void http_requester_start(struct http_requester *requester, struct easy_multi *multi);
-
 /* Ends it with reason, at once: the memory is not touched any more. The peer is told afterwards. */
 void http_requester_stop(struct http_requester *requester, int reason, const char *detail);
 
-/* Ends it with reason, unless the DELETE after the last range is under way: the peer's answer decides. May be repeated.
+/*
+ * Starts the first range at the first call; ends it with stop_reason, unless the DELETE after the last range is under
+ * way: then the peer's answer decides; retries due requests. Returns when to be called again, in microseconds of
+ * CLOCK_MONOTONIC; UINT64_MAX = no need.
  */
-void http_requester_cancel(struct http_requester *requester, int reason);
-
-/* Retries due requests. Returns when to be called again, in microseconds of CLOCK_MONOTONIC; UINT64_MAX = no need. */
-uint64_t http_requester_run(struct http_requester *requester, uint64_t now_us);
+uint64_t http_requester_run(struct http_requester *requester, struct easy_multi *multi, uint64_t now_us);
 
 /* No request runs and ended was called: it can be freed. */
 bool http_requester_is_over(const struct http_requester *requester);
@@ -177,44 +174,46 @@ struct http_requester *http_requester_free(struct http_requester *requester);
 
 /* ---- responder.c: one transfer, and the transfers of an operation ---- */
 
+/* A transfer that its client has ended. */
+struct http_end {
+        uint64_t id; /* 0 = none */
+        bool complete;
+};
+
 /* What HTTP keeps with a passive operation: made by the first request of a client, freed with the operation. */
 struct http_offer {
         struct operation_attachment attachment;
-        const struct http_mover_config *config;
         struct operation_store *store;
-        struct operation *operation; /* that owns it; the next three are the operation's */
+        struct operation *operation; /* that owns it; the next two are the operation's */
         bool readable;
         uint64_t total;
-        uint32_t uses;
         /* Guards what follows, and all responders. Before the loop's; the store's lock is taken, and callbacks are
          * called, without it. */
         pthread_mutex_t lock;
         struct http_responder *responders;
-        struct http_end *ends; /* a ring of those that clients have ended; owned; NULL = none */
-        uint32_t n_ends;       /* so far */
+        uint32_t n_ends; /* so far */
+        uint32_t ends_max;
+        struct http_end ends[]; /* a ring of those that clients have ended */
 };
 
 /* The passive side of a transfer over HTTP: one claim, and the ranges that have moved. Any thread. */
 struct http_responder {
         struct http_responder *prev, *next; /* of the offer's; while it is not over */
         struct http_transfer base;          /* its state is guarded by the offer's lock */
-        struct http_offer *offer;
-        struct operation *operation; /* a reference */
-        uint64_t id;                 /* 0 = the client gave none */
-        struct engine_claim claim;   /* with the stream and gpu, valid once it is moving */
-        uint64_t announced;          /* bytes that its client moves, parts of the stream; 0 = all of the stream */
-        unsigned gpu;                /* as http_content_gpu */
-        unsigned references;         /* the offer's list, each open range, each connection, the timer */
-        unsigned n_connections;      /* over which its client can ask for more */
-        unsigned copying;            /* threads that touch the memory: the transfer cannot end meanwhile */
+        struct http_offer *offer;           /* a reference to the operation */
+        uint64_t id;                        /* 0 = the client gave none */
+        struct engine_claim claim;          /* with the stream and gpu, valid once it is moving */
+        uint64_t announced;     /* bytes that its client moves, parts of the stream; 0 = all of the stream */
+        unsigned gpu;           /* as http_content_gpu */
+        unsigned references;    /* the offer's list, each open range, each connection, the timer */
+        unsigned n_connections; /* over which its client can ask for more */
+        unsigned copying;       /* threads that touch the memory: the transfer cannot end meanwhile */
         struct http_content *open_ranges;
-        size_t n_open_ranges;
         struct content_ranges moved; /* of a transfer of all bytes */
         uint64_t bytes;              /* moved, of a transfer of parts; those that the client repeats count again */
         int revoke_reason;           /* the error it ends with; 0 = not revoked */
         int revoke_wire_reason;      /* the error for the client */
-        const char *fault;           /* why memory could not be copied, which is the reason; NULL = another reason */
-        bool revoked_by_peer;        /* revoke_reason is its client's */
+        const char *revoke_detail;   /* a literal; NULL = the reason says all */
         bool timed;                  /* the timer is armed, or its callback is about to run */
         uint64_t absent_us;          /* when the client is lost; of CLOCK_MONOTONIC; valid while timed */
         struct loop_timer timer;
@@ -268,8 +267,8 @@ void http_responder_end_unlock(struct http_responder *responder, int error, cons
  */
 void http_responder_end_due_unlock(struct http_responder *responder);
 
-/* Revokes it: it ends with reason, its client is told wire_reason. */
-void http_responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason);
+/* Revokes it: it ends with reason, its client is told wire_reason. The first one counts. detail: a literal, or NULL. */
+void http_responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason, const char *detail);
 
 /*
  * Ends it as peer-lost unless its client, of which no range and no connection is open, opens a range within absence_ms.
@@ -294,13 +293,9 @@ const struct http_mover_config *mover_config(const struct http_mover *mover);
 
 /* ---- responder.c: finds the transfers of an operation ---- */
 
-/*
- * Finds or makes what HTTP keeps with the operation, for a client with that key (NULL = it has been authorised). 0;
- * FERRY_E_NOT_PASSIVE; FERRY_E_PEER_REFUSED; -ENOMEM. Any thread.
- */
-int offer_get(struct http_mover *mover, struct operation_store *store, struct operation *operation, const uint8_t *key,
-              struct http_offer **ret_offer);
-/* With the lock held: whether the client has ended its transfer of that id, which is not 0. */
-bool offer_has_ended(const struct http_offer *offer, uint64_t id);
+/* Finds or makes what HTTP keeps with the operation. 0; FERRY_E_NOT_PASSIVE; -ENOMEM. Any thread. */
+int offer_get(struct operation_store *store, struct operation *operation, struct http_offer **ret_offer);
+/* With the lock held: the end that a client has told of its transfer; NULL = none. */
+const struct http_end *offer_find_end(const struct http_offer *offer, uint64_t id);
 
 #endif

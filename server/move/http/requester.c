@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -40,9 +39,8 @@ static void http_requester_end(struct http_requester *requester, int error, cons
 
         if (base->state == HTTP_OVER)
                 return;
-        outcome = http_transfer_outcome(base, error, error ? base->reported : requester->bytes, detail);
+        outcome = http_transfer_end(base, error, error ? base->reported : requester->bytes, detail);
         requester->error = error;
-        http_transfer_set_state(base, HTTP_OVER);
         http_transfer_tell_end(base, &outcome, requester->spec.ended, requester->spec.context);
 }
 
@@ -57,12 +55,6 @@ void http_requester_stop(struct http_requester *requester, int reason, const cha
         http_requester_end(requester, reason, detail);
         if (requester->contacted)
                 lane_close(&requester->lanes[0]);
-}
-
-void http_requester_cancel(struct http_requester *requester, int reason)
-{
-        if (!requester->lanes[0].closing)
-                http_requester_stop(requester, reason, "");
 }
 
 bool http_requester_is_over(const struct http_requester *requester)
@@ -112,7 +104,7 @@ static void http_requester_fill(struct http_requester *requester)
 
         for (size_t i = 0; i < requester->n_lanes && requester->base.state != HTTP_OVER; i++) {
                 struct http_lane *lane = &requester->lanes[i];
-                uint64_t size = range_size(requester), run;
+                uint64_t size = range_size(requester);
 
                 if (lane->busy || lane->waiting || !size || (!http_requester_is_claimed(requester) && i)) {
                         any |= lane->busy || lane->waiting;
@@ -120,7 +112,6 @@ static void http_requester_fill(struct http_requester *requester)
                 }
                 lane->first = lane->position = requester->next_offset;
                 lane->end = lane->first + size;
-                lane->place = ranges_place(requester->spec.remote, lane->first, &run);
                 requester->next_offset = lane->end;
                 any = true;
                 lane_start(lane);
@@ -130,28 +121,6 @@ static void http_requester_fill(struct http_requester *requester)
 }
 
 /* ---- answers ---- */
-
-/* Bytes have moved: reports them, and the first of them as the start. */
-static void on_moved(struct http_lane *lane)
-{
-        struct http_requester *requester = lane->requester;
-        uint64_t bytes = requester->bytes;
-
-        for (size_t i = 0; i < requester->n_lanes; i++)
-                if (requester->lanes[i].busy && !requester->lanes[i].closing)
-                        bytes += requester->lanes[i].position - requester->lanes[i].first;
-        if (!http_requester_is_claimed(requester)) {
-                http_transfer_set_state(&requester->base, HTTP_MOVING);
-                requester->spec.started(requester->spec.context);
-                http_transfer_wake_waiters(&requester->base);
-        }
-        requester->failing_us = 0;
-        if (bytes > requester->base.reported)
-                requester->base.reported = bytes;
-        requester->spec.progress(requester->spec.context, bytes);
-}
-
-/* ---- results ---- */
 
 /*
  * A retry may succeed: the connection broke, or the peer has not yet noticed that it did. The peer takes a request that
@@ -211,26 +180,25 @@ static void lane_failed(struct http_lane *lane, CURLcode result, long status)
 static void lane_done(struct http_lane *lane)
 {
         struct http_requester *requester = lane->requester;
-        uint64_t checksum = 0;
+        const uint64_t size = lane->end - lane->first;
 
-        if (requester->spec.direction == ENGINE_READ && requester->spec.verify && lane->has_digest) {
-                int r = stream_checksum(&requester->base.stream, lane->first, lane->end - lane->first, &checksum);
+        if (requester->spec.direction == ENGINE_READ && requester->spec.verify) {
+                uint64_t checksum;
+                int r = stream_checksum(&requester->base.stream, lane->first, size, &checksum);
 
-                if (r < 0) {
-                        http_requester_stop(requester, FERRY_E_TRANSFER_FAILED, space_error(r));
+                if (r < 0 || !lane->has_digest) {
+                        http_requester_stop(requester, FERRY_E_TRANSFER_FAILED,
+                                            r < 0 ? space_error(r) : "The peer sent no digest");
                         return;
                 }
+                if (lane->digest != checksum) {
+                        http_requester_stop(requester, FERRY_E_CHECKSUM_MISMATCH, "");
+                        return;
+                }
+                http_requester_arrived(requester, lane->first, size);
         }
-        if (requester->spec.direction == ENGINE_READ && requester->spec.verify &&
-            (!lane->has_digest || lane->digest != checksum)) {
-                http_requester_stop(requester, lane->has_digest ? FERRY_E_CHECKSUM_MISMATCH : FERRY_E_TRANSFER_FAILED,
-                                    lane->has_digest ? "" : "The peer sent no digest");
-                return;
-        }
-        if (requester->spec.verify)
-                http_requester_arrived(requester, lane->first, lane->end - lane->first);
-        requester->bytes += lane->end - lane->first;
-        on_moved(lane);
+        requester->bytes += size;
+        http_requester_moved(requester);
         http_requester_fill(requester);
 }
 
@@ -263,10 +231,19 @@ static void on_done(struct easy *easy, CURLcode result)
                 lane_failed(lane, result, status);
 }
 
-uint64_t http_requester_run(struct http_requester *requester, uint64_t now_us)
+uint64_t http_requester_run(struct http_requester *requester, struct easy_multi *multi, uint64_t now_us)
 {
+        int reason = atomic_load(&requester->stop_reason);
         bool waits = false;
 
+        if (!requester->multi) {
+                requester->multi = multi;
+                reason = requester->spec.stopping(requester->spec.context) ?: reason;
+                if (!reason)
+                        http_requester_fill(requester);
+        }
+        if (reason && !requester->lanes[0].closing)
+                http_requester_stop(requester, reason, "");
         for (size_t i = 0; i < requester->n_lanes; i++) {
                 if (!requester->lanes[i].waiting)
                         continue;
@@ -279,17 +256,6 @@ uint64_t http_requester_run(struct http_requester *requester, uint64_t now_us)
 }
 
 /* ---- life ---- */
-
-void http_requester_start(struct http_requester *requester, struct easy_multi *multi)
-{
-        int reason = requester->spec.stopping(requester->spec.context);
-
-        requester->multi = multi;
-        if (reason) /* cancelled before the thread knew of the transfer */
-                http_requester_stop(requester, reason, "");
-        else
-                http_requester_fill(requester);
-}
 
 /* Makes as many lanes as there can be ranges. Returns 0; FERRY_E_* with a sentence; -ENOMEM. */
 static int lanes_prepare(struct http_requester *requester, const struct easy_settings *settings, const char *url,
@@ -304,7 +270,6 @@ static int lanes_prepare(struct http_requester *requester, const struct easy_set
 
                 lane->requester = requester;
                 lane->easy.done = on_done;
-                lane->moved = on_moved;
                 requester->n_lanes = i + 1;
                 r = easy_locate(&lane->easy, settings, url, detail, detail_size);
                 if (r == 0)
@@ -328,7 +293,7 @@ int http_requester_new(const struct http_mover_config *config, const struct engi
         FERRY_CLEANUP(cleanup_requester) struct http_requester *requester = calloc(1, sizeof(*requester));
         FERRY_CLEANUP(cleanup_free) char *url = NULL;
         size_t length = strlen(spec->peer.url);
-        char id[FERRY_ID_TEXT_SIZE], key[FERRY_KEY_TEXT_SIZE];
+        char id[FERRY_ID_TEXT_SIZE];
         int r;
 
         if (!requester)
@@ -352,13 +317,8 @@ int http_requester_new(const struct http_mover_config *config, const struct engi
                 url = NULL;
                 return -ENOMEM;
         }
-        ferry_key_format(spec->key, key);
-        (void)snprintf(requester->key_header, sizeof(requester->key_header), "Authorization: Bearer %s", key);
-        explicit_bzero(key, sizeof(key));
-        ferry_id_format("xfr_", random_id(), id);
-        (void)snprintf(requester->transfer_header, sizeof(requester->transfer_header), "Ferry-Transfer: %s", id);
-        (void)snprintf(requester->bytes_header, sizeof(requester->bytes_header), "Ferry-Bytes: %" PRIu64 "/%" PRIu64,
-                       requester->base.stream.total, engine_transfer_whole(&requester->spec));
+        ferry_key_format(spec->key, requester->key);
+        ferry_id_format("xfr_", random_id(), requester->id);
         r = lanes_prepare(requester, config->settings, url, detail, detail_size);
         if (r)
                 return r;
@@ -370,11 +330,10 @@ struct http_requester *http_requester_free(struct http_requester *requester)
 {
         if (!requester)
                 return NULL;
-        for (size_t i = 0; i < requester->n_lanes; i++) {
+        for (size_t i = 0; i < requester->n_lanes; i++)
                 lane_clear(&requester->lanes[i]);
-        }
         stream_clear(&requester->base.stream);
-        explicit_bzero(requester->key_header, sizeof(requester->key_header));
+        explicit_bzero(requester->key, sizeof(requester->key));
         free(requester);
         return NULL;
 }

@@ -31,7 +31,7 @@ static const struct operation_config *config_of(const struct http_responder *res
 /* The last reference must be given back without the lock. */
 void http_responder_put_unlock(struct http_responder *responder)
 {
-        struct operation *operation = responder->operation;
+        struct operation *operation = responder->offer->operation;
         bool last = --responder->references == 0;
 
         offer_unlock(responder->offer);
@@ -64,9 +64,8 @@ void http_responder_end_unlock(struct http_responder *responder, int error, cons
 {
         const uint64_t moved = http_responder_moved(responder), told = responder->base.reported;
         const struct engine_outcome outcome =
-                http_transfer_outcome(&responder->base, error, moved < told ? told : moved, detail);
+                http_transfer_end(&responder->base, error, moved < told ? told : moved, detail);
 
-        http_transfer_set_state(&responder->base, HTTP_OVER);
         http_responder_disarm(responder);
         DL_DELETE(responder->offer->responders, responder);
         offer_unlock(responder->offer);
@@ -80,20 +79,19 @@ void http_responder_end_due_unlock(struct http_responder *responder)
         if (responder->base.state != HTTP_MOVING || responder->copying)
                 offer_unlock(responder->offer);
         else if (responder->revoke_reason)
-                http_responder_end_unlock(responder, responder->revoke_reason,
-                                          responder->revoked_by_peer ? "the peer ended the transfer"
-                                                                     : responder->fault);
+                http_responder_end_unlock(responder, responder->revoke_reason, responder->revoke_detail);
         else if (!responder->id && !responder->open_ranges && responder->moved.total == responder->base.stream.total)
                 http_responder_end_unlock(responder, 0, "");
         else
                 offer_unlock(responder->offer);
 }
 
-void http_responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason)
+void http_responder_revoke_unlock(struct http_responder *responder, int reason, int wire_reason, const char *detail)
 {
         if (!responder->revoke_reason) {
                 responder->revoke_reason = reason;
                 responder->revoke_wire_reason = wire_reason;
+                responder->revoke_detail = detail;
         }
         http_responder_end_due_unlock(responder);
 }
@@ -101,9 +99,7 @@ void http_responder_revoke_unlock(struct http_responder *responder, int reason, 
 void http_responder_fault(struct http_responder *responder, int error)
 {
         offer_lock(responder->offer);
-        if (!responder->revoke_reason)
-                responder->fault = space_error(error);
-        http_responder_revoke_unlock(responder, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED);
+        http_responder_revoke_unlock(responder, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, space_error(error));
 }
 
 /* ---- a client that is away ---- */
@@ -183,13 +179,8 @@ void http_responder_copy_end(struct http_responder *responder)
  * Thread: any. Lock: the offer's; see struct http_offer.
  */
 
+/* How many are remembered: of complete ones, and of those given up, which may come before their first request. */
 enum { ENDS_MAX = 64, ENDS_EARLY = 8 };
-
-/* A transfer that its client has ended. */
-struct http_end {
-        uint64_t id;
-        bool complete;
-};
 
 bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE])
 {
@@ -210,7 +201,7 @@ static void on_revoke(struct operation_attachment *attachment, int reason, int w
                         if (!responder->revoke_reason)
                                 break;
                 if (responder)
-                        http_responder_revoke_unlock(responder, reason, wire_reason);
+                        http_responder_revoke_unlock(responder, reason, wire_reason, NULL);
                 else
                         offer_unlock(offer);
         } while (responder);
@@ -221,30 +212,30 @@ static void on_free(struct operation_attachment *attachment)
         struct http_offer *offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
 
         (void)pthread_mutex_destroy(&offer->lock);
-        free(offer->ends);
         free(offer);
 }
 
 /* 0; FERRY_E_NOT_PASSIVE; -ENOMEM. */
-static int offer_new(struct http_mover *mover, struct operation_store *store, struct operation *operation,
+static int offer_new(struct operation_store *store, struct operation *operation,
                      struct operation_attachment **ret_attachment)
 {
         struct operation_view view;
         struct http_offer *offer;
+        uint32_t ends_max;
 
         operation_get_view(store, operation, &view);
         if (!ferry_kind_is_passive((int)view.kind))
                 return FERRY_E_NOT_PASSIVE;
-        offer = malloc(sizeof(*offer));
+        ends_max = ENDS_EARLY + (view.uses < 1 ? 1 : view.uses < ENDS_MAX ? view.uses : ENDS_MAX);
+        offer = calloc(1, sizeof(*offer) + ends_max * sizeof(offer->ends[0]));
         if (!offer)
                 return -ENOMEM;
         *offer = (struct http_offer){ .attachment = { .revoke = on_revoke, .free = on_free },
-                                      .config = mover_config(mover),
                                       .store = store,
                                       .operation = operation,
                                       .readable = view.kind == FERRY_READABLE,
                                       .total = view.bytes_total,
-                                      .uses = view.uses ? view.uses : 1 };
+                                      .ends_max = ends_max };
         (void)pthread_mutex_init(&offer->lock, NULL);
         *ret_attachment = operation_attach(operation, &offer->attachment);
         if (*ret_attachment != &offer->attachment) /* by another thread */
@@ -252,53 +243,25 @@ static int offer_new(struct http_mover *mover, struct operation_store *store, st
         return 0;
 }
 
-int offer_get(struct http_mover *mover, struct operation_store *store, struct operation *operation, const uint8_t *key,
-              struct http_offer **ret_offer)
+int offer_get(struct operation_store *store, struct operation *operation, struct http_offer **ret_offer)
 {
         struct operation_attachment *attachment = operation_attached(operation);
-        int r = attachment ? 0 : offer_new(mover, store, operation, &attachment);
+        int r = attachment ? 0 : offer_new(store, operation, &attachment);
 
         if (r)
                 return r;
-        if (key && !http_content_key(operation, key))
-                return FERRY_E_PEER_REFUSED;
         *ret_offer = FERRY_CONTAINER_OF(attachment, struct http_offer, attachment);
         return 0;
 }
 
 /* ---- the ends that clients have told ---- */
 
-/* How many are remembered: of complete ones, and of those given up, which may come before their first request. */
-static uint32_t ends_max(const struct http_offer *offer)
+const struct http_end *offer_find_end(const struct http_offer *offer, uint64_t id)
 {
-        return ENDS_EARLY + (offer->uses < ENDS_MAX ? offer->uses : ENDS_MAX);
-}
-
-/* Finds the end that a client has told of its transfer; NULL = none. The lock is held. */
-static const struct http_end *end_find(const struct http_offer *offer, uint64_t id)
-{
-        for (uint32_t i = 0; id && offer->ends && i < ends_max(offer); i++)
+        for (uint32_t i = 0; id && i < offer->ends_max; i++)
                 if (offer->ends[i].id == id)
                         return &offer->ends[i];
         return NULL;
-}
-
-bool offer_has_ended(const struct http_offer *offer, uint64_t id)
-{
-        return end_find(offer, id) != NULL;
-}
-
-/* With the lock held. If memory is short, a client that repeats its end is told that the transfer is gone. */
-static void end_note(struct http_offer *offer, uint64_t id, bool complete)
-{
-        const uint32_t max = ends_max(offer);
-
-        if (!id || end_find(offer, id))
-                return;
-        if (!offer->ends)
-                offer->ends = calloc(max, sizeof(offer->ends[0]));
-        if (offer->ends)
-                offer->ends[offer->n_ends++ % max] = (struct http_end){ .id = id, .complete = complete };
 }
 
 /*
@@ -315,13 +278,13 @@ static bool every_byte(struct http_responder *responder)
         return http_responder_moved(responder) == http_responder_total(responder);
 }
 
-int http_content_end(struct http_mover *mover, struct operation_store *store, struct operation *operation,
-                     const uint8_t *key, uint64_t id, int error, bool *ret_complete)
+int http_content_end(struct operation_store *store, struct operation *operation, uint64_t id, int error,
+                     bool *ret_complete)
 {
         const struct http_end *before;
         struct http_responder *responder;
         struct http_offer *offer;
-        int r = offer_get(mover, store, operation, key, &offer);
+        int r = offer_get(store, operation, &offer);
 
         if (r)
                 return r;
@@ -329,11 +292,12 @@ int http_content_end(struct http_mover *mover, struct operation_store *store, st
         DL_FOREACH (offer->responders, responder)
                 if (responder->id == id && !responder->revoke_reason)
                         break;
-        before = end_find(offer, id);
+        before = offer_find_end(offer, id);
         *ret_complete = responder ? !error && responder->base.state == HTTP_MOVING && !responder->copying &&
                                             every_byte(responder)
                                   : before && before->complete;
-        end_note(offer, id, *ret_complete);
+        if (id && !before)
+                offer->ends[offer->n_ends++ % offer->ends_max] = (struct http_end){ id, *ret_complete };
         if (!responder) {
                 offer_unlock(offer);
                 return *ret_complete ? 0 : FERRY_E_GONE;
@@ -341,10 +305,9 @@ int http_content_end(struct http_mover *mover, struct operation_store *store, st
         if (*ret_complete) {
                 http_responder_end_unlock(responder, 0, "");
         } else {
-                responder->revoked_by_peer = true;
                 http_responder_revoke_unlock(responder,
                                              error ? engine_error_of_peer((uint32_t)error) : FERRY_E_CANCELLED_BY_PEER,
-                                             FERRY_E_GONE);
+                                             FERRY_E_GONE, "the peer ended the transfer");
         }
         return 0;
 }

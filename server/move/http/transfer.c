@@ -35,14 +35,14 @@ void http_transfer_wake_waiters(const struct http_transfer *transfer)
                 transfer->config->wake_waiters(transfer->config->operations);
 }
 
-struct engine_outcome http_transfer_outcome(const struct http_transfer *transfer, int error, uint64_t bytes,
-                                            const char *detail)
+struct engine_outcome http_transfer_end(struct http_transfer *transfer, int error, uint64_t bytes, const char *detail)
 {
         struct engine_outcome outcome = { .error = error, .bytes = bytes };
 
         if (transfer->state == HTTP_MOVING)
                 (void)text_copy(outcome.transport, sizeof(outcome.transport), transfer->carrier);
         (void)text_copy(outcome.detail, sizeof(outcome.detail), detail);
+        http_transfer_set_state(transfer, HTTP_OVER);
         return outcome;
 }
 

@@ -45,8 +45,8 @@ struct easy {
         bool trusted;             /* the allowlist names the host: any address will do */
         size_t header_bytes;
         /* the cause of a failure, which libcurl's codes do not tell */
-        bool address_refused, address_tried, connected, too_large, no_memory;
-        bool fresh;               /* the connection was made for this request; valid once connected */
+        bool address_refused, connected, too_large, no_memory;
+        bool fresh;               /* a new connection was tried; once connected: the request goes over that one */
         bool repeated;            /* the kept connection that it was sent over first was dead */
         struct ferry_buffer body; /* of the answer, after easy_collect */
         size_t body_max;

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include <ferry/encoding.h>
 
@@ -33,7 +32,6 @@ struct http_content; /* one open range */
 struct http_responder;
 
 struct http_content_request {
-        const uint8_t *key;    /* the client's key, FERRY_KEY_SIZE bytes; NULL = the client has been authorised */
         uint64_t transfer;     /* the transfer's id; 0 = the client gives none */
         uint64_t announced;    /* bytes that the transfer moves; only with an id. 0 = every byte of the operation */
         uint64_t first, size;  /* the range, inside the operation's bytes; size is not 0 */
@@ -42,13 +40,16 @@ struct http_content_request {
         const char *peer_name; /* its name; NULL = not known */
 };
 
+/* Whether the key is the operation's. Constant time. */
+bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);
+
 /*
- * Opens a range: claims the operation, or joins the transfer with that id. A client without an id joins a transfer of
- * another such client only if no open range overlaps its own; otherwise it is a second peer. 0 with *ret_content, or
- * FERRY_E_*: NOT_PASSIVE; PEER_REFUSED (wrong key); ALREADY_CLAIMED, EXPIRED, CANCELLED_BY_PEER (over, or another
- * peer's); GONE (the client has ended the transfer); SIZE_MISMATCH (it announces more bytes than there are, or not
- * those of its first range); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with gaps, and nothing announced);
- * -ENOMEM.
+ * Opens a range for a client whose key, or token, the caller has checked: claims the operation, or joins the transfer
+ * with that id. A client without an id joins a transfer of another such client only if no open range overlaps its own;
+ * otherwise it is a second peer. 0 with *ret_content, or FERRY_E_*: NOT_PASSIVE; ALREADY_CLAIMED, EXPIRED,
+ * CANCELLED_BY_PEER (over, or another peer's); GONE (the client has ended the transfer); SIZE_MISMATCH (it announces
+ * more bytes than there are, or not those of its first range); LIMIT_REACHED (more than CONTENT_RANGES_MAX ranges with
+ * gaps, and nothing announced); -ENOMEM.
  */
 int http_content_open(struct http_mover *mover, struct operation_store *store, struct operation *operation,
                       const struct http_content_request *request, struct http_content **ret_content);
@@ -57,11 +58,11 @@ int http_content_open(struct http_mover *mover, struct operation_store *store, s
  * end. */
 unsigned http_content_gpu(const struct http_content *content);
 
-/* Copies the range's next bytes, at most size. Returns how many; 0 = end of the range; -1 = the transfer is over. */
-ssize_t http_content_read(struct http_content *content, void *to, size_t size);
-
-/* Stores the range's next bytes; more than it has is an error. 0, or the FERRY_E_* for the client. */
-int http_content_write(struct http_content *content, const void *from, size_t size);
+/*
+ * Copies the range's next bytes from a readable, or stores them in a writable; more than the range has is an error. 0,
+ * or the FERRY_E_* for the client.
+ */
+int http_content_move(struct http_content *content, void *bytes, size_t size);
 
 /* The FERRY_E_* for the client of a transfer that is over. */
 int http_content_error(const struct http_content *content);
@@ -80,14 +81,14 @@ void http_content_disconnected(struct http_responder *transfer);
 /* Whether it has ended, so that its connections need not keep its memory any longer. NULL has not. */
 bool http_content_is_over(struct http_responder *transfer);
 
-/* Whether the key is the operation's. Constant time. */
-bool http_content_key(const struct operation *operation, const uint8_t key[FERRY_KEY_SIZE]);
-
 /*
  * How many bytes of a writable are stored without a gap from the first one on: a client that lost its connection goes
  * on there.
  */
 uint64_t http_content_stored(struct operation_store *store, struct operation *operation);
+
+/* Whether the range's transfer has moved every byte of the operation. */
+bool http_content_is_whole(struct http_content *content);
 
 /* XXH3-64 of the range's bytes. false: the transfer is over. */
 bool http_content_checksum(struct http_content *content, uint64_t *ret_checksum);
@@ -103,12 +104,12 @@ bool http_content_visit(struct http_content *content, void (*visit)(void *contex
 void http_content_fail(struct http_content *content, int error);
 
 /*
- * The client ends its transfer. error 0: complete when every byte has moved, else cancelled by the peer; a FERRY_E_*:
- * it is not complete for that reason, whatever has moved. May be repeated, and may come before the transfer's first
- * range: no range of it is opened afterwards. 0 with *ret_complete; NOT_PASSIVE; PEER_REFUSED (wrong key); GONE (there
- * is no such transfer).
+ * A client whose key, or token, the caller has checked ends its transfer. error 0: complete when every byte has moved,
+ * else cancelled by the peer; a FERRY_E_*: it is not complete for that reason, whatever has moved. May be repeated, and
+ * may come before the transfer's first range: no range of it is opened afterwards. 0 with *ret_complete; NOT_PASSIVE;
+ * GONE (there is no such transfer).
  */
-int http_content_end(struct http_mover *mover, struct operation_store *store, struct operation *operation,
-                     const uint8_t *key, uint64_t transfer, int error, bool *ret_complete);
+int http_content_end(struct operation_store *store, struct operation *operation, uint64_t transfer, int error,
+                     bool *ret_complete);
 
 #endif
