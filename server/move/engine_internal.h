@@ -61,11 +61,6 @@ struct tombstone {
         int wire_error; /* 0 = it is complete */
 };
 
-struct tombstones {
-        unsigned newest;
-        struct tombstone all[ENGINE_TOMBSTONE_LIST];
-};
-
 struct engine {
         /*
          * The worker, and the limits of the engine. Fixed after engine_new(), but for facts, whose network part may
@@ -137,7 +132,7 @@ struct engine {
         uint64_t n_responders;             /* so far */
         struct connect_request *connect_requests;
         struct resolution *resolutions;
-        struct tombstones tombstones[ENGINE_TOMBSTONE_LISTS];
+        struct tombstone tombstones[ENGINE_TOMBSTONE_LISTS][ENGINE_TOMBSTONE_LIST]; /* the newest first */
 
         struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused, *metric_claims;
         struct metric *metric_wakes;

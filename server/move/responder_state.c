@@ -19,35 +19,26 @@
  * Transfers are named at random, so a short list for each remainder will do, in which the newest takes the place of the
  * oldest. With a single place each, one in a thousand would be gone at once.
  */
-static struct tombstones *list_of(struct engine *engine, uint64_t transfer)
-{
-        return &engine->tombstones[transfer % ENGINE_TOMBSTONE_LISTS];
-}
-
 void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error)
 {
-        struct tombstones *list = list_of(engine, transfer);
+        struct tombstone *list = engine->tombstones[transfer % ENGINE_TOMBSTONE_LISTS];
 
-        list->newest = (list->newest + 1) % ENGINE_TOMBSTONE_LIST;
-        list->all[list->newest] = (struct tombstone){ .transfer = transfer, .wire_error = wire_error };
+        memmove(list + 1, list, (ENGINE_TOMBSTONE_LIST - 1) * sizeof(*list));
+        *list = (struct tombstone){ .transfer = transfer, .wire_error = wire_error };
 }
 
 const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer)
 {
-        const struct tombstones *list = list_of(engine, transfer);
+        const struct tombstone *list = engine->tombstones[transfer % ENGINE_TOMBSTONE_LISTS];
 
-        for (unsigned i = 0; i < ENGINE_TOMBSTONE_LIST; i++) {
-                const struct tombstone *tombstone =
-                        &list->all[(list->newest + ENGINE_TOMBSTONE_LIST - i) % ENGINE_TOMBSTONE_LIST];
-
-                if (tombstone->transfer == transfer)
-                        return tombstone; /* the newest of that name */
-        }
+        for (size_t i = 0; i < ENGINE_TOMBSTONE_LIST; i++)
+                if (list[i].transfer == transfer)
+                        return &list[i]; /* the newest of that name */
         return NULL;
 }
 
 /*
- * A responder's states, and what its files share: answers, progress, the share of the link's window, and failure. The
+ * A responder's states, and what its files share: answers, progress, and failure. The
  * table is the contract; scripts/draw-states makes the diagram in the README from it.
  *
  * Thread: the holder of the progress lock.
