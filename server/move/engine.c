@@ -169,7 +169,8 @@ static void release(struct engine *engine)
         contacts_clear(engine);
         resolver_stop(engine);
         pool_user_free(engine->tasks);
-        free(engine->reserved);
+        free(engine->commands.all);
+        free(engine->taken_commands.all);
         cleanup_close(&engine->wake_fd);
         cleanup_close(&engine->epoll_fd);
         (void)pthread_mutex_destroy(&engine->progress_lock);
@@ -243,7 +244,7 @@ int engine_new(const struct engine_config *config, struct engine **ret_engine)
 
 void engine_stop(struct engine *engine)
 {
-        if (command_post_reserved(engine, &(struct command){ .type = COMMAND_STOP }) == 0)
+        if (command_post(engine, &(struct command){ .type = COMMAND_STOP }) == 0)
                 (void)pthread_join(engine->thread, NULL);
 }
 
@@ -371,17 +372,17 @@ void engine_transfer_cancel(void *context, uint64_t id, int reason)
 {
         struct engine *engine = context;
 
-        (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
+        (void)command_post(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
         engine_http_cancel(engine, id,
                            reason); /* one that is being handed over asks whether it is to stop when it begins */
 }
 
 void engine_claims_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
-        (void)command_post_reserved(context, &(struct command){ .type = COMMAND_REVOKE,
-                                                                .id = operation,
-                                                                .reason = reason,
-                                                                .wire_reason = wire_reason });
+        (void)command_post(context, &(struct command){ .type = COMMAND_REVOKE,
+                                                       .id = operation,
+                                                       .reason = reason,
+                                                       .wire_reason = wire_reason });
 }
 
 void engine_held_reads_retry(void *context)

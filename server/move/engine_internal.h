@@ -55,6 +55,12 @@ enum {
         ENGINE_TOMBSTONE_LIST = 8,
 };
 
+/* Commands in order (command.c). */
+struct command_queue {
+        struct command *all;
+        size_t n, room;
+};
+
 /* A transfer that is over, and how its late messages are answered. */
 struct tombstone {
         uint64_t transfer;
@@ -89,21 +95,20 @@ struct engine {
         /* Guarded by command_lock; any thread. wake_fd is an eventfd. */
         pthread_mutex_t command_lock;
         pthread_cond_t command_done;
-        struct command *commands; /* utlist; in order */
-        struct command *reserved; /* for commands that must not fail when memory is short … */
-        struct command *reserve;  /* … and those of them that are free */
-        bool closed;              /* no more commands: the thread is ending or has ended */
+        struct command_queue commands;
+        bool closed; /* no more commands: the thread is ending or has ended */
         atomic_bool commands_waiting;
         atomic_bool commands_told; /* wake_fd was written for some of them */
         int wake_fd;
         atomic_bool held_reads_due; /* engine_held_reads_retry was called. Any thread */
 
         pthread_mutex_t progress_lock; /* guards all that follows. Before every other lock */
-        bool listening;                /* epoll_fd reports events, once the transports are armed */
-        bool ended;                    /* the engine's thread has ended */
-        uint64_t sleep_until_us;       /* of the engine's thread; 0 = it does not sleep, UINT64_MAX = until an event */
-        uint64_t woke_us;              /* when it did last */
-        atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
+        struct command_queue taken_commands;
+        bool listening;           /* epoll_fd reports events, once the transports are armed */
+        bool ended;               /* the engine's thread has ended */
+        uint64_t sleep_until_us;  /* of the engine's thread; 0 = it does not sleep, UINT64_MAX = until an event */
+        uint64_t woke_us;         /* when it did last */
+        atomic_uint inline_skips; /* so many transfers do not run inline. Any thread */
 
         /* Work of the next round. */
         bool stopping;       /* a STOP was taken: nothing new */

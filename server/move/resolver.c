@@ -120,7 +120,7 @@ static enum pool_verdict run(struct pool_task *task)
         (void)pthread_mutex_lock(&resolution->lock);
         if (resolution->engine) { /* the allowlist outlives it */
                 resolution->result = r < 0 ? r : screen(resolution->engine->allowlist, host, &resolution->resolved);
-                (void)command_post_reserved(resolution->engine, &command);
+                (void)command_post(resolution->engine, &command);
         }
         (void)pthread_mutex_unlock(&resolution->lock);
         return POOL_DONE;

@@ -109,14 +109,13 @@ static void run_command(struct engine *engine, const struct command *command)
 
 static bool run_commands(struct engine *engine)
 {
-        struct command *command = commands_take(engine);
-        bool any = command != NULL;
+        const struct command_queue *queue = commands_take(engine);
 
-        while (command) {
-                run_command(engine, command);
-                command = command_finish(engine, command);
+        for (size_t i = 0; i < queue->n; i++) {
+                run_command(engine, &queue->all[i]);
+                command_finish(engine, &queue->all[i]);
         }
-        return any;
+        return queue->n > 0;
 }
 
 /* ---- the round ---- */

@@ -381,7 +381,7 @@ static void engine_end(struct fuzz_engines *engines, int which)
         struct engine *engine = engines->engine[which];
         uint64_t passed_us;
 
-        FUZZ_CHECK(command_post_reserved(engine, &(struct command){ .type = COMMAND_STOP }) == 0);
+        FUZZ_CHECK(command_post(engine, &(struct command){ .type = COMMAND_STOP }) == 0);
         engines_run(engines, 1);
         FUZZ_CHECK(!round_is_moving(engine) || engine->connect_requests == NULL);
         for (size_t i = 0; i < engine->n_transports; i++)
