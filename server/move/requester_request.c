@@ -101,21 +101,6 @@ static struct wire_header request_header(const struct requester *r, const struct
         return h;
 }
 
-/* Takes a free chunk for the next length bytes, and counts them to the link. NULL = none is free. */
-static struct chunk *take_chunk(struct requester *r, uint64_t length)
-{
-        struct chunk *chunk = window_take(&r->window, r->next, length);
-
-        if (!chunk)
-                return NULL;
-        r->next += length;
-        r->in_flight += length;
-        r->peer->requested += length;
-        if (r->peer->link->state == LINK_UP)
-                requester_note_started(r);
-        return chunk;
-}
-
 /* The most bytes that the next request may name. */
 static uint64_t wanted_size(const struct requester *r)
 {
@@ -143,7 +128,7 @@ static bool ask_read(struct requester *r)
 {
         struct link *link = r->peer->link;
         uint64_t length = read_size(r);
-        struct chunk *chunk = take_chunk(r, length);
+        struct chunk *chunk = requester_take_chunk(r, length);
         struct message *message;
 
         if (!chunk)
@@ -153,7 +138,6 @@ static bool ask_read(struct requester *r)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return true;
         }
-        message->header = request_header(r, chunk, chunk->offset, length);
         message->done = request_sent;
         message->transfer = r->spec.id;
         link->transport->ops->send(link, message);
@@ -255,7 +239,7 @@ static bool ask_write(struct requester *r)
         const struct transport_ops *ops = link->transport->ops;
         uint64_t size = write_size(r, wanted_size(r)), fragment;
         bool must_wait = r->spec.verify && r->in_flight >= ENGINE_VERIFIED_MAX;
-        struct chunk *chunk = size > 0 && !must_wait ? take_chunk(r, size) : NULL;
+        struct chunk *chunk = size > 0 && !must_wait ? requester_take_chunk(r, size) : NULL;
 
         if (!chunk)
                 return false;
