@@ -168,10 +168,7 @@ void connect_request_begin(struct engine *engine, struct connect_request *c)
         c->deadline_us = clock_now_us() + engine->connect_us;
         DL_APPEND(engine->connect_requests, c);
         engine_tick_before(engine, c->deadline_us);
-        if (engine->stopping)
-                end(c, FERRY_E_CANCELLED, "the worker is shutting down");
-        else
-                greet(c);
+        greet(c);
 }
 
 void connect_probe(struct engine *engine, const struct route *route, struct transport *transport)

@@ -111,7 +111,9 @@ struct engine {
         atomic_uint inline_skips; /* so many transfers do not run inline. Any thread */
 
         /* Work of the next round. */
-        bool stopping;       /* a STOP was taken: nothing new */
+        bool stopping;    /* a STOP was taken: nothing new … */
+        bool stop_forced; /* … and what had not ended by the first deadline has lost its links */
+        uint64_t stop_deadline_us;
         bool wake_due;       /* a transfer started or ended in this round */
         uint64_t tick_us;    /* when deadlines are checked next */
         uint64_t traffic_us; /* when something last moved */

@@ -152,8 +152,6 @@ void requester_begin(struct requester *r)
         HASH_ADD(hh, r->engine->requesters_by_id, spec.id, sizeof(r->spec.id), r);
         if (!r->hh.tbl)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
-        else if (r->engine->stopping)
-                requester_fail(r, FERRY_E_CANCELLED, "the worker is shutting down");
         else
                 take_route(r);
 }
@@ -199,7 +197,7 @@ static void leave_peer(struct requester *r)
 static bool try_again(struct requester *r)
 {
         if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->reported > 0 ||
-            r->engine->stopping || r->peer->link->transport != r->engine->ucx)
+            r->peer->link->transport != r->engine->ucx)
                 return false;
         leave_peer(r);
         r->retried = true;

@@ -66,6 +66,7 @@ static void stop(struct engine *engine)
         struct responder *p, *p_next;
 
         engine->stopping = true;
+        engine->stop_deadline_us = clock_now_us() + engine->grace_us;
         connect_requests_cancel(engine);
         HASH_ITER (hh, engine->requesters_by_id, q, q_next)
                 requester_cancel(q, FERRY_E_CANCELLED, detail);
