@@ -125,7 +125,7 @@ struct engine {
          * resolver.c).
          */
         struct peer *all_peers;
-        struct peer *peers_by_epoch, *peers_by_address;
+        struct peer *peers_by_address;
         struct peer *ready_peers; /* utlist */
         bool peers_ended;         /* some have ended and may be freed */
         size_t n_accepted, max_links, max_claims;

@@ -143,7 +143,7 @@ static void on_ended(void *context, struct link *link)
                 metric_add(engine->metric_failures, 1);
         peer_unindex(peer);
         contact_remove_link(peer, peer->unused ? 0 : link->error, link->detail);
-        peer->ended = engine->peers_ended = true;
+        engine->peers_ended = true;
         DL_FOREACH_SAFE2 (peer->requesters, q, q_next, peer_next)
                 requester_link_ended(q, link->error, link->detail);
         DL_FOREACH_SAFE2 (peer->responders, p, p_next, peer_next)

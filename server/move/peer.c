@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "peer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +13,8 @@
 /*
  * Peers: the other end of one link each, with the link's transfers. A peer is made with its link, by the route that
  * opens one or when a transport accepts one; it owns the link, and peers_sweep() frees both once the link has ended and
- * no transfer is left. Only links that were opened here are in the tables by epoch (local) and by address (UCX): each
- * side sends requests over links of its own and answers over those of the other side.
+ * no transfer is left. Each side sends requests over links of its own and answers over those of the other side: links
+ * of UCX that were opened here are in a table by address, and those of the local transport are found in the contact.
  *
  * Thread: the holder of the progress lock.
  */
@@ -35,55 +34,30 @@ struct peer *peer_new(struct engine *engine, struct link *link)
         return peer;
 }
 
-void peer_index_epoch(struct peer *peer, uint64_t epoch)
+void peer_index(struct peer *peer, const char *address)
 {
-        peer->epoch = epoch;
-        HASH_ADD(by_key, peer->engine->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
-        if (!peer->by_key.tbl) /* no memory: the next transfer opens another link */
-                peer->epoch = 0;
-}
-
-void peer_index_address(struct peer *peer, const char *address)
-{
-        (void)snprintf(peer->address, sizeof(peer->address), "%s", address);
-        HASH_ADD(by_key, peer->engine->peers_by_address, address[0], strlen(peer->address), peer);
-        if (!peer->by_key.tbl)
+        (void)text_copy(peer->address, sizeof(peer->address), address);
+        HASH_ADD_STR(peer->engine->peers_by_address, address, peer);
+        if (!peer->hh.tbl) /* no memory: the next transfer opens another link */
                 peer->address[0] = '\0';
 }
 
 void peer_unindex(struct peer *peer)
 {
-        if (peer->epoch)
-                HASH_DELETE(by_key, peer->engine->peers_by_epoch, peer);
-        else if (peer->address[0])
-                HASH_DELETE(by_key, peer->engine->peers_by_address, peer);
-        peer->epoch = 0;
+        if (peer->address[0])
+                HASH_DEL(peer->engine->peers_by_address, peer);
         peer->address[0] = '\0';
 }
 
-/* A link that is ending is not found any more: the next transfer opens another one. */
-static struct peer *usable(struct peer *peer)
+struct peer *peer_find(struct engine *engine, const char *address)
 {
+        struct peer *peer;
+
+        HASH_FIND_STR(engine->peers_by_address, address, peer);
         if (!peer || peer_is_usable(peer))
                 return peer;
-        peer_unindex(peer);
+        peer_unindex(peer); /* the link is ending: the next transfer opens another one */
         return NULL;
-}
-
-struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch)
-{
-        struct peer *peer;
-
-        HASH_FIND(by_key, engine->peers_by_epoch, &epoch, sizeof(epoch), peer);
-        return usable(peer);
-}
-
-struct peer *peer_find_address(struct engine *engine, const char *address)
-{
-        struct peer *peer;
-
-        HASH_FIND(by_key, engine->peers_by_address, address, strlen(address), peer);
-        return usable(peer);
 }
 
 /* Without a HELLO over UCX nothing else is sent: the link would wait for its answer. */
@@ -222,7 +196,7 @@ bool peer_is_shared(const struct peer *peer)
 void peer_released(struct peer *peer)
 {
         peer->last_used_us = clock_now_us();
-        if (peer->ended)
+        if (peer->link->state == LINK_ENDED)
                 peer->engine->peers_ended = true;
 }
 
@@ -253,7 +227,7 @@ void peers_sweep(struct engine *engine)
                 return;
         engine->peers_ended = false;
         DL_FOREACH_SAFE (engine->all_peers, peer, next) {
-                if (!peer->ended || peer_is_busy(peer))
+                if (peer->link->state != LINK_ENDED || peer_is_busy(peer))
                         continue;
                 if (peer->ready)
                         DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);

@@ -80,6 +80,17 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
         return peer;
 }
 
+/* The local transport's link to the worker that was opened here; NULL = none is usable. */
+static struct peer *find_local(struct engine *engine, uint64_t epoch)
+{
+        const struct contact *contact = contact_find(engine, epoch);
+        struct peer *peer = contact ? contact->peers : NULL;
+
+        while (peer && (peer->link->transport != engine->local || peer->link->accepted || !peer_is_usable(peer)))
+                peer = peer->contact_next;
+        return peer;
+}
+
 static bool is_up(const struct peer *peer)
 {
         return peer && peer->link->state == LINK_UP;
@@ -114,19 +125,14 @@ static struct peer *take_local(struct engine *engine, struct route *route, bool 
         }
         if (!engine->local)
                 return NULL;
-        peer = peer_find_epoch(engine, route->peer.epoch);
+        peer = find_local(engine, route->peer.epoch);
         if (is_up(peer))
                 return peer;
         if (others && avoids(engine, route, engine->local)) {
                 *ret_error = -EHOSTDOWN;
                 return NULL;
         }
-        if (peer)
-                return peer;
-        peer = open_peer(engine->local, route, ret_error);
-        if (peer)
-                peer_index_epoch(peer, route->peer.epoch);
-        return peer;
+        return peer ?: open_peer(engine->local, route, ret_error);
 }
 
 /* The network transport's address family: UCX cannot connect to the other one. */
@@ -155,7 +161,7 @@ static const char *unresolved_reason(int error)
 /* Finds or opens a link of UCX. NULL with *ret_why, or without where the name is being resolved. */
 static struct peer *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
 {
-        struct peer *peer = peer_find_address(engine, route->data);
+        struct peer *peer = peer_find(engine, route->data);
         int error = 0;
 
         *ret_why = NULL;
@@ -175,7 +181,7 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         }
         peer = open_peer(engine->ucx, route, &error);
         if (peer)
-                peer_index_address(peer, route->data);
+                peer_index(peer, route->data);
         else
                 *ret_why = error == -ENETDOWN
                                    ? "the network transport of this worker waits for its address (--data-listen)"

@@ -142,7 +142,7 @@ static struct scene *scene_begun(void)
         s->engine.connect_us = CONNECT_US;
         s->link.owner = &s->peer;
         s->peer.greeted = true;
-        peer_index_address(&s->peer, address);
+        peer_index(&s->peer, address);
         requester_begin(r);
         assert_ptr_equal(r->peer, &s->peer);
         return s;
