@@ -43,7 +43,7 @@ static const struct {
 /* Notes the worker at the other end; another one may have started at the same address. */
 static void note_contact(struct peer *peer, uint64_t epoch)
 {
-        if (peer->contact && peer->contact->epoch == epoch)
+        if (peer->contact && peer->contact->view.epoch == epoch)
                 return;
         contact_remove_link(peer, FERRY_E_STALE_METADATA, "another worker answers at its address");
         contact_add_link(contact_get(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);

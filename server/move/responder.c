@@ -226,6 +226,7 @@ static enum engine_direction direction_of(const struct wire_header *h)
 static int claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
         struct engine *engine = peer->engine;
+        const struct engine_peer_view *view = peer->contact ? &peer->contact->view : NULL;
         struct engine_claim_request request = {
                 .operation = h->operation,
                 .transfer = h->transfer,
@@ -233,7 +234,7 @@ static int claim(struct peer *peer, const struct wire_header *h, struct responde
                 .total = h->total,
                 .whole = h->whole,
                 .peer_epoch = h->from_epoch,
-                .peer_name = peer->contact && peer->contact->epoch == h->from_epoch ? peer->contact->name : NULL,
+                .peer_name = view && view->epoch == h->from_epoch && view->name[0] ? view->name : NULL,
         };
         struct responder *r;
         int error;

@@ -372,7 +372,7 @@ static void check_names(const struct engine *engine)
         const struct contact *contact;
 
         DL_FOREACH (engine->contacts, contact)
-                FUZZ_CHECK(!contact->name || ferry_metadata_is_name(contact->name));
+                FUZZ_CHECK(!contact->view.name[0] || ferry_metadata_is_name(contact->view.name));
 }
 
 /* As the engine's own thread does on a STOP (server/move/thread.c). */
