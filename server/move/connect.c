@@ -47,7 +47,7 @@ int connect_request_new(struct engine *engine, const struct engine_connect *spec
                 return -ENOMEM;
         c->engine = engine;
         c->spec = *spec;
-        route_init(&c->route, &spec->peer);
+        route_init(&c->route, &c->spec.peer);
         c->route.insists = true;
         c->id = spec->notice.operation ? spec->notice.transfer : random_id();
         *ret_connect = c;

@@ -36,7 +36,7 @@ int requester_new(struct engine *engine, const struct engine_transfer *spec, str
                 requester_free(r);
                 return error;
         }
-        route_init(&r->route, &spec->peer);
+        route_init(&r->route, &r->spec.peer);
         r->route.carriers = spec->carriers;
         *ret_requester = r;
         return 0;

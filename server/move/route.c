@@ -22,16 +22,16 @@
  */
 
 /* The rest is zero. */
-void route_init(struct route *route, const struct engine_peer *peer)
+void route_init(struct route *route, struct engine_peer *peer)
 {
         (void)text_copy(route->data, sizeof(route->data), peer->data);
         (void)text_copy(route->name, sizeof(route->name), peer->name);
         (void)text_copy(route->url, sizeof(route->url), peer->url);
-        route->peer = (struct engine_peer){ peer->epoch, route->data, route->name, route->url };
+        route->peer = *peer = (struct engine_peer){ peer->epoch, route->data, route->name, route->url };
         route->begun_us = clock_now_us();
 }
 
-/* The sentence for users that goes with an error of the local transport. */
+/* Why a local link cannot be opened, for users. */
 static const char *local_reason(int error)
 {
         switch (error) {
@@ -264,7 +264,6 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
         if (contact)
                 contact->http_chosen = is_http_alone(route);
         taken = *transfer;
-        taken.peer = route->peer;
         taken.connect_ms_max = (uint32_t)(us / 1000);
         r = engine_http_start(engine, &taken, detail, sizeof(detail));
         explicit_bzero(taken.key, sizeof(taken.key));

@@ -31,8 +31,8 @@ enum route_result {
         ROUTE_NONE,      /* reason says why */
 };
 
-/* Fills in a zeroed route with copies of the peer's strings. */
-void route_init(struct route *route, const struct engine_peer *peer);
+/* Fills in a zeroed route with copies of the peer's strings, to which the peer's own then lead. */
+void route_init(struct route *route, struct engine_peer *peer);
 /* Takes a link to the peer, an open one or a new one. Thread: the holder of the progress lock. */
 enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
                              size_t reason_size);
