@@ -39,12 +39,6 @@ static const char *local_reason(int error)
                 return "the peer's socket is not in this worker's --local directory";
         case -EACCES:
                 return "the worker on this machine belongs to another user";
-        case -ENODEV:
-                return "the local transport is off (--local)";
-        case -EPERM:
-                return "\"transports\" allows no shared memory";
-        case -EHOSTDOWN:
-                return contact_shm_shut;
         case -EMFILE:
         case -ENFILE:
                 return "no file descriptor is left for a local link";
@@ -113,26 +107,32 @@ static bool avoids(struct engine *engine, struct route *route, const struct tran
 
 /*
  * Finds or opens a link of the local transport. others: something else is left if its path was shut lately. NULL with
- * *ret_error, which local_reason() explains; it keeps the caller's value where the transport is off.
+ * *ret_why.
  */
-static struct peer *take_local(struct engine *engine, struct route *route, bool others, int *ret_error)
+static struct peer *take_local(struct engine *engine, struct route *route, bool others, const char **ret_why)
 {
         struct peer *peer;
+        int error = 0;
 
-        if (route->carriers && !(route->carriers & ENGINE_CARRIER_SHM)) {
-                *ret_error = -EPERM;
-                return NULL;
-        }
-        if (!engine->local)
+        *ret_why = NULL;
+        if (route->carriers && !(route->carriers & ENGINE_CARRIER_SHM))
+                *ret_why = "\"transports\" allows no shared memory";
+        else if (!engine->local)
+                *ret_why = "the local transport is off (--local)";
+        if (*ret_why)
                 return NULL;
         peer = find_local(engine, route->peer.epoch);
         if (is_up(peer))
                 return peer;
         if (others && avoids(engine, route, engine->local)) {
-                *ret_error = -EHOSTDOWN;
+                *ret_why = contact_shm_shut;
                 return NULL;
         }
-        return peer ?: open_peer(engine->local, route, ret_error);
+        if (!peer)
+                peer = open_peer(engine->local, route, &error);
+        if (!peer)
+                *ret_why = local_reason(error);
+        return peer;
 }
 
 /* The network transport's address family: UCX cannot connect to the other one. */
@@ -286,25 +286,24 @@ enum route_result route_take(struct engine *engine, struct route *route, struct 
                              size_t reason_size)
 {
         struct contact *contact;
-        const char *why = why_not_ucx(engine, route);
-        int local = -ENODEV;
+        const char *no_shm, *why = why_not_ucx(engine, route);
 
         if (is_http_alone(route)) {
                 (void)snprintf(reason, reason_size, "the metadata has no URL that \"transports\" allows");
                 return ROUTE_NONE;
         }
-        *ret_peer = take_local(engine, route, !why || route->has_fallback, &local);
+        *ret_peer = take_local(engine, route, !why || route->has_fallback, &no_shm);
         if (*ret_peer)
                 return ROUTE_FOUND;
         if (!why)
                 *ret_peer = take_ucx(engine, route, &why);
         contact = *ret_peer ? (*ret_peer)->contact : contact_get(engine, &route->peer);
-        note_reasons(contact, route, local_reason(local), why);
+        note_reasons(contact, route, no_shm, why);
         if (*ret_peer)
                 return ROUTE_FOUND;
         if (!why)
                 return ROUTE_RESOLVING;
-        (void)snprintf(reason, reason_size, "%s; %s", local_reason(local), why);
+        (void)snprintf(reason, reason_size, "%s; %s", no_shm, why);
         contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, reason);
         return ROUTE_NONE;
 }
