@@ -79,11 +79,17 @@ struct message *peer_message_new(struct peer *peer, const struct wire_header *he
         message->header = *header;
         message->stream = stream;
         message->offset = offset;
-        message->length = header->length;
-        message->verify = (header->flags & WIRE_VERIFY) != 0;
+        message->length = stream ? header->length : 0;
+        message->verify = stream && (header->flags & WIRE_VERIFY);
         message->owner = owner;
         message->transfer = header->transfer;
         return message;
+}
+
+void peer_send_message(struct peer *peer, struct message *message)
+{
+        message->header.from_epoch = peer->engine->epoch;
+        peer->link->transport->ops->send(peer->link, message);
 }
 
 /*
@@ -96,16 +102,14 @@ static void send_with(struct peer *peer, const struct wire_header *header, const
 
         if (!peer_is_usable(peer))
                 return;
-        message = message_new(peer->link->transport);
+        message = peer_message_new(peer, header, payload, 0, NULL);
         if (!message) {
                 peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
-        message->header = *header;
-        message->stream = payload;
-        message->length = payload ? payload->total : 0;
+        message->transfer = 0; /* it waits for no payload of its transfer */
         message->done = header->type == WIRE_HELLO ? hello_sent : NULL;
-        peer->link->transport->ops->send(peer->link, message);
+        peer_send_message(peer, message);
 }
 
 void peer_send(struct peer *peer, const struct wire_header *header)
@@ -113,40 +117,43 @@ void peer_send(struct peer *peer, const struct wire_header *header)
         send_with(peer, header, NULL);
 }
 
-void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status)
+struct wire_header answer_header(const struct wire_header *request, enum wire_type type)
 {
-        const struct wire_header h = {
+        return (struct wire_header){
                 .type = type,
-                .flags = flags,
                 .to_epoch = request->from_epoch,
-                .from_epoch = peer->engine->epoch,
                 .operation = request->operation,
                 .transfer = request->transfer,
-                .seq = request->seq,
-                .status = (uint32_t)status,
-                .offset = request->offset,
-                .length = request->length,
                 .total = request->total,
                 .whole = request->whole,
         };
+}
 
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status)
+{
+        struct wire_header h = answer_header(request, type);
+
+        h.flags = flags;
+        h.seq = request->seq;
+        h.status = (uint32_t)status;
+        h.offset = request->offset;
+        h.length = request->length;
         peer_send(peer, &h);
 }
 
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
 {
-        const struct engine *engine = peer->engine;
+        const struct stream *name = &peer->engine->name_stream;
         const struct wire_header hello = {
                 .type = WIRE_HELLO,
                 .to_epoch = to_epoch,
-                .from_epoch = engine->epoch,
                 .operation = id, /* unused, but 0 is not allowed */
                 .transfer = id,
-                .length = engine->name_stream.total,
+                .length = name->total,
         };
 
         peer->greeted = true;
-        send_with(peer, &hello, &engine->name_stream);
+        send_with(peer, &hello, name);
 }
 
 void peer_fail(struct peer *peer, int error, const char *detail)

@@ -67,13 +67,16 @@ static inline bool peer_is_usable(const struct peer *peer)
 }
 
 /*
- * Makes the message of a transfer that sends or receives the header's bytes, which are those of stream from offset on.
- * NULL: no memory.
+ * Makes a message that sends or receives the header's bytes, which are those of stream from offset on; of stream NULL
+ * one without payload. NULL: no memory.
  */
 struct message *peer_message_new(struct peer *peer, const struct wire_header *header, const struct stream *stream,
                                  uint64_t offset, void *owner);
+void peer_send_message(struct peer *peer, struct message *message);
 /* Sends a header without payload. */
 void peer_send(struct peer *peer, const struct wire_header *header);
+/* Makes the header of an answer to a request. */
+struct wire_header answer_header(const struct wire_header *request, enum wire_type type);
 /* Answers a request with a header alone. status: 0 or FERRY_E_*. */
 void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status);
 /* Sends a HELLO with this worker's name; id: transfer id of the HELLO_ACK. */

@@ -63,7 +63,7 @@ static bool send_parts(struct requester *r, size_t first, size_t n)
         (void)stream_init(&named->stream, &named->segment, 1); /* of one segment it owns nothing */
         message->force_inline = true;
         message->done = parts_sent;
-        r->peer->link->transport->ops->send(r->peer->link, message);
+        peer_send_message(r->peer, message);
         return true;
 }
 
@@ -126,21 +126,20 @@ static uint64_t read_size(const struct requester *r)
 /* Sends the next READ. Returns false when no chunk is free; true also when the requester has failed. */
 static bool ask_read(struct requester *r)
 {
-        struct link *link = r->peer->link;
-        uint64_t length = read_size(r);
-        struct chunk *chunk = requester_take_chunk(r, length);
+        struct chunk *chunk = requester_take_chunk(r, read_size(r));
+        struct wire_header header;
         struct message *message;
 
         if (!chunk)
                 return false;
-        message = message_new(link->transport);
+        header = request_header(r, chunk, chunk->offset, chunk->length);
+        message = peer_message_new(r->peer, &header, NULL, 0, NULL);
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return true;
         }
         message->done = request_sent;
-        message->transfer = r->spec.id;
-        link->transport->ops->send(link, message);
+        peer_send_message(r->peer, message);
         return true;
 }
 
@@ -203,7 +202,7 @@ static bool send_fragment(struct requester *r, struct chunk *chunk, uint64_t off
         if (header.flags & WIRE_FINAL)
                 r->accord = REQUESTER_ASKS;
         chunk->sends++;
-        r->peer->link->transport->ops->send(r->peer->link, message);
+        peer_send_message(r->peer, message);
         return r->error == 0;
 }
 

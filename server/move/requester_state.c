@@ -59,7 +59,6 @@ struct wire_header requester_header(const struct requester *r, enum wire_type ty
         struct wire_header h = {
                 .type = type,
                 .to_epoch = r->spec.peer.epoch,
-                .from_epoch = r->engine->epoch,
                 .operation = r->spec.remote_operation,
                 .transfer = r->spec.id,
                 .total = r->spec.total,

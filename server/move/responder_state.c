@@ -86,19 +86,6 @@ void responder_refuse(struct peer *peer, const struct wire_header *request, enum
         peer_answer(peer, request, type, 0, status);
 }
 
-struct wire_header responder_header(const struct responder *r, enum wire_type type)
-{
-        return (struct wire_header){
-                .type = type,
-                .to_epoch = r->peer_epoch,
-                .from_epoch = r->peer->engine->epoch,
-                .operation = r->operation,
-                .transfer = r->transfer,
-                .total = r->total,
-                .whole = r->whole,
-        };
-}
-
 /* ---- progress ---- */
 
 void responder_note_message(struct responder *r, const struct message *message, enum message_result result)
@@ -113,8 +100,8 @@ void responder_report_progress(struct responder *r)
 {
         uint64_t bytes = r->bytes + r->copying;
 
-        if (bytes > r->total)
-                bytes = r->total;
+        if (bytes > r->request.total)
+                bytes = r->request.total;
         if (bytes > r->reported)
                 r->reported = bytes;
         r->claim.progress(r->claim.context, bytes);
@@ -131,8 +118,8 @@ void responder_count_copied(struct message *message)
 void responder_add_progress(struct responder *r, uint64_t bytes)
 {
         r->bytes += bytes;
-        if (r->bytes > r->total)
-                r->bytes = r->total;
+        if (r->bytes > r->request.total)
+                r->bytes = r->request.total;
         peer_note_moved(r->peer, bytes);
         responder_report_progress(r);
 }
@@ -150,7 +137,7 @@ void responder_set_held(struct responder *r, bool held)
 
 void responder_send_held(struct responder *r, uint32_t seq)
 {
-        struct wire_header h = responder_header(r, WIRE_HELLO_ACK);
+        struct wire_header h = answer_header(&r->request, WIRE_HELLO_ACK);
 
         r->held_us = clock_now_us();
         h.seq = seq;
@@ -164,25 +151,6 @@ void responder_stop_pending(struct responder *r)
                 return;
         r->pending = false;
         DL_DELETE2(r->peer->pending, r, pending_prev, pending_next);
-}
-
-/* ---- the link's window ---- */
-
-void responder_sends(struct responder *r, const struct message *message)
-{
-        r->in_flight++;
-        r->sending += message->length;
-        r->peer->served += message->length;
-}
-
-void responder_sent(struct responder *r, const struct message *message)
-{
-        r->in_flight--;
-        r->copying -= message->counted;
-        r->sending -= message->length;
-        r->peer->served -= message->length;
-        if (r->peer->pending)
-                peer_ready(r->peer);
 }
 
 /* ---- failing ---- */
@@ -200,6 +168,6 @@ void responder_fail(struct responder *r, int error, int wire_error, const char *
         if (r->state == RESPONDER_SERVING) /* else DONE decides, the end of the one message, or the grace time */
                 responder_set_state(r, RESPONDER_FAILING);
         if (peer_is_usable(r->peer))
-                r->peer->link->transport->ops->cancel(r->peer->link, r->transfer);
+                r->peer->link->transport->ops->cancel(r->peer->link, r->request.transfer);
         responder_mark(r);
 }

@@ -42,7 +42,7 @@ static void revoke(struct engine *engine, const struct command *command)
         struct responder *r, *next;
 
         HASH_ITER (hh, engine->responders_by_transfer, r, next)
-                if (r->operation == command->id)
+                if (r->request.operation == command->id)
                         responder_fail(r, command->reason, command->wire_reason, "");
 }
 
