@@ -24,7 +24,7 @@
 static void on_hello_ack(struct peer *peer, const struct wire_header *header, struct payload *payload)
 {
         requester_on_held(peer, header);
-        connect_on_hello_ack(peer, header);
+        connect_on_answer(peer, header, payload);
 }
 
 /* The handler of each type of message, and the answer to one that was meant for another worker. */
@@ -36,8 +36,8 @@ static const struct {
         [WIRE_WRITE] = { responder_on_write, WIRE_ACK },         [WIRE_ACK] = { requester_on_ack, 0 },
         [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },      [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK },     [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
-        [WIRE_DECLINE] = { notice_on_request, WIRE_NOTICE_ACK }, [WIRE_RENEW] = { notice_on_request, WIRE_NOTICE_ACK },
-        [WIRE_NOTICE_ACK] = { connect_on_notice_ack, 0 },        [WIRE_PARTS] = { responder_on_parts, WIRE_DONE_ACK },
+        [WIRE_DECLINE] = { connect_on_notice, WIRE_NOTICE_ACK }, [WIRE_RENEW] = { connect_on_notice, WIRE_NOTICE_ACK },
+        [WIRE_PARTS] = { responder_on_parts, WIRE_DONE_ACK },    [WIRE_NOTICE_ACK] = { connect_on_answer, 0 },
 };
 
 /* Notes the worker at the other end; another one may have started at the same address. */

@@ -141,6 +141,34 @@ void peer_answer(struct peer *peer, const struct wire_header *request, enum wire
         peer_send(peer, &h);
 }
 
+int peer_error(uint32_t status)
+{
+        switch (status) {
+        case 0:
+        case FERRY_E_SIZE_MISMATCH:
+        case FERRY_E_KIND_MISMATCH:
+        case FERRY_E_METADATA_EXPIRED:
+        case FERRY_E_GONE:
+        case FERRY_E_FORBIDDEN:
+        case FERRY_E_LIMIT_REACHED:
+        case FERRY_E_DRAINING:
+        case FERRY_E_INTERNAL:
+        case FERRY_E_PEER_LOST:
+        case FERRY_E_STALE_METADATA:
+        case FERRY_E_ALREADY_CLAIMED:
+        case FERRY_E_CANCELLED_BY_PEER:
+        case FERRY_E_EXPIRED:
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_STALLED:
+        case FERRY_E_CHECKSUM_MISMATCH:
+        case FERRY_E_TRANSFER_FAILED:
+        case FERRY_E_DECLINED:
+                return (int)status;
+        default:
+                return FERRY_E_PEER_REFUSED;
+        }
+}
+
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
 {
         const struct stream *name = &peer->engine->name_stream;
