@@ -114,8 +114,8 @@ void requester_note_started(struct requester *requester);
 void requester_report_progress(struct requester *requester);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void requester_note_message(struct requester *requester, const struct message *message, enum message_result result);
-/* Bytes of an unfinished message were copied. */
-void requester_count_copied(struct requester *requester, uint64_t bytes);
+/* Counts what has been copied of an unfinished message since the last call, here or by the peer. Returns the bytes. */
+uint64_t requester_count_copied(struct message *message);
 /* Counts bytes moved and checked. */
 void requester_count_done(struct requester *requester, uint64_t bytes);
 

@@ -108,7 +108,7 @@ static void piece_received(struct message *message)
 {
         struct requester *r = message->owner;
 
-        requester_count_copied(r, peer_count_copied(r->peer, message));
+        (void)requester_count_copied(message);
         if (r->error == 0 && r->spec.request_max &&
             message->copied - message->arrived >= r->spec.request_max(r->spec.context))
                 tell_arrived(r, message, message->copied);
@@ -178,7 +178,7 @@ void requester_on_data(struct peer *peer, const struct wire_header *h, struct pa
 
 void requester_on_held(struct peer *peer, const struct wire_header *h)
 {
-        struct requester *r = requester_find(peer->engine, h->transfer);
+        struct requester *r = h->status ? NULL : requester_of(peer, h);
 
         if (r && r->spec.direction == ENGINE_READ && r->next > 0 && r->state == REQUESTER_MOVING && !r->error)
                 requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */

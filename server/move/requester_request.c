@@ -167,10 +167,8 @@ void requester_chunk_written(struct requester *r, struct chunk *chunk)
 static void piece_written(struct message *message)
 {
         struct requester *r = message->owner;
-        uint64_t bytes = peer_count_copied(r->peer, message);
 
-        window_find(&r->window, message->header.seq)->copied += bytes;
-        requester_count_copied(r, bytes);
+        window_find(&r->window, message->header.seq)->copied += requester_count_copied(message);
 }
 
 /* The transport has done with a fragment of a WRITE. What has become of it the ACK says, or the end of the link. */

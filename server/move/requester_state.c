@@ -106,10 +106,14 @@ void requester_report_progress(struct requester *r)
         r->spec.progress(r->spec.context, bytes);
 }
 
-void requester_count_copied(struct requester *r, uint64_t bytes)
+uint64_t requester_count_copied(struct message *message)
 {
+        struct requester *r = message->owner;
+        uint64_t bytes = peer_count_copied(r->peer, message);
+
         r->copying += bytes;
         requester_report_progress(r);
+        return bytes;
 }
 
 void requester_count_done(struct requester *r, uint64_t bytes)
