@@ -70,16 +70,20 @@ static void make_metrics(struct engine *engine, struct metrics *metrics)
                                               "Transfers of peers that the data plane has under way.");
 }
 
-/* What the network transport tells once it is open. */
-static void collect_network_facts(struct engine *engine)
+/*
+ * The network transport is open. Thread: the holder of the progress lock, or engine_new(). Others look at no fact of
+ * the network before network_waits is false.
+ */
+static void on_opened(void *context, struct transport *transport)
 {
-        const struct ucx_facts *ucx = ucx_transport_facts(engine->ucx);
-        struct engine_facts *facts = &engine->facts;
+        const struct ucx_facts *ucx = ucx_transport_facts(transport);
+        struct engine_facts *facts = &((struct engine *)context)->facts;
 
         facts->device = ucx->device;
         memcpy(facts->data_address, ucx->data_address, sizeof(facts->data_address));
         facts->transports = ucx->transports;
         facts->n_transports = ucx->n_transports;
+        atomic_store(&facts->network_waits, false);
 }
 
 static void collect_facts(struct engine *engine)
@@ -87,26 +91,17 @@ static void collect_facts(struct engine *engine)
         static const char *const shm[] = { "shm" };
         struct engine_facts *facts = &engine->facts;
 
-        if (engine->local)
+        if (engine->local) {
                 facts->local_directory = local_transport_directory(engine->local);
-        if (engine->ucx) {
-                ucx_version(facts->ucx_version, sizeof(facts->ucx_version));
-                atomic_store(&facts->network_waits, !ucx_transport_facts(engine->ucx)->data_address[0]);
-                if (!atomic_load(&facts->network_waits))
-                        collect_network_facts(engine);
-        } else if (engine->local) {
                 facts->transports = shm;
                 facts->n_transports = FERRY_ARRAY_SIZE(shm);
         }
-}
-
-/* Thread: the holder of the progress lock. Others look at no fact of the network before network_waits is false. */
-static void on_opened(void *context, struct transport *transport)
-{
-        struct engine *engine = context;
-
-        collect_network_facts(engine);
-        atomic_store(&engine->facts.network_waits, false);
+        if (!engine->ucx)
+                return;
+        ucx_version(facts->ucx_version, sizeof(facts->ucx_version));
+        atomic_store(&facts->network_waits, true);
+        if (ucx_transport_facts(engine->ucx)->data_address[0])
+                on_opened(engine, engine->ucx);
 }
 
 static void warn_without_transport(const struct engine *engine)
