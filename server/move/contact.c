@@ -98,12 +98,6 @@ struct contact *contact_get(struct engine *engine, const struct engine_peer *pee
         return contact;
 }
 
-void contact_set_name(struct contact *contact, const char *name)
-{
-        if (contact && !contact->view.name[0])
-                note(contact->view.name, sizeof(contact->view.name), name);
-}
-
 void contact_add_link(struct contact *contact, struct peer *peer)
 {
         if (!contact)

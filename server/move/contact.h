@@ -75,8 +75,6 @@ extern const char contact_shm_shut[], contact_ucx_shut[];
 struct contact *contact_get(struct engine *engine, const struct engine_peer *peer);
 /* NULL: not known (any more). */
 struct contact *contact_find(struct engine *engine, uint64_t epoch);
-/* Sets the name, unless it is known from metadata or HTTP. contact may be NULL. */
-void contact_set_name(struct contact *contact, const char *name);
 /* Adds a link to the contact, which may be NULL. */
 void contact_add_link(struct contact *contact, struct peer *peer);
 /* The peer has answered over a link that was opened here. contact may be NULL. */

@@ -49,17 +49,20 @@ static void note_contact(struct peer *peer, uint64_t epoch)
         contact_add_link(contact_get(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
 }
 
-/* Notes the name in a HELLO; an invalid one is ignored. */
+/* Notes the name in a HELLO, unless it is known from metadata or HTTP; an invalid one is ignored. */
 static void note_name(struct peer *peer, const struct wire_header *header, const struct payload *payload)
 {
+        struct contact *contact = peer->contact;
         char name[FERRY_METADATA_NAME_SIZE];
 
+        if (!contact || contact->view.name[0])
+                return;
         if (header->type != WIRE_HELLO || !payload->bytes || payload->length >= sizeof(name))
                 return;
         memcpy(name, payload->bytes, payload->length);
         name[payload->length] = '\0';
         if (ferry_metadata_is_name(name))
-                contact_set_name(peer->contact, name);
+                memcpy(contact->view.name, name, payload->length + 1);
 }
 
 /*
