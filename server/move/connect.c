@@ -154,17 +154,13 @@ static void greet(struct connect_request *c)
 {
         char reason[128];
 
-        switch (route_take(c->engine, &c->route, &c->peer, reason, sizeof(reason))) {
-        case ROUTE_FOUND:
+        c->peer = route_take(c->engine, &c->route, reason, sizeof(reason));
+        if (c->peer) {
                 c->peer->n_connect_requests++;
                 c->connection.reused = c->peer->link->state == LINK_UP;
                 speak(c);
-                break;
-        case ROUTE_RESOLVING:
-                break;
-        case ROUTE_NONE:
+        } else if (reason[0]) {
                 end(c, FERRY_E_PEER_UNREACHABLE, reason);
-                break;
         }
 }
 

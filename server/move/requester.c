@@ -129,19 +129,14 @@ static void start_probes(struct requester *r)
 static void take_route(struct requester *r)
 {
         char reason[sizeof(r->detail)];
-        struct peer *peer;
+        struct peer *peer = route_take(r->engine, &r->route, reason, sizeof(reason));
 
-        switch (route_take(r->engine, &r->route, &peer, reason, sizeof(reason))) {
-        case ROUTE_FOUND:
+        if (peer)
                 use_peer(r, peer);
-                break;
-        case ROUTE_RESOLVING:
-                engine_tick_before(r->engine, r->connect_deadline_us);
-                break;
-        case ROUTE_NONE:
+        else if (reason[0])
                 requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", reason);
-                break;
-        }
+        else
+                engine_tick_before(r->engine, r->connect_deadline_us);
         start_probes(r);
 }
 

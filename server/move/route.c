@@ -282,30 +282,29 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
 
 /* ---- the choice ---- */
 
-enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
-                             size_t reason_size)
+struct peer *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size)
 {
-        struct contact *contact;
         const char *no_shm, *why = why_not_ucx(engine, route);
+        struct contact *contact;
+        struct peer *peer;
 
+        reason[0] = '\0';
         if (is_http_alone(route)) {
                 (void)snprintf(reason, reason_size, "the metadata has no URL that \"transports\" allows");
-                return ROUTE_NONE;
+                return NULL;
         }
-        *ret_peer = take_local(engine, route, !why || route->has_fallback, &no_shm);
-        if (*ret_peer)
-                return ROUTE_FOUND;
+        peer = take_local(engine, route, !why || route->has_fallback, &no_shm);
+        if (peer)
+                return peer;
         if (!why)
-                *ret_peer = take_ucx(engine, route, &why);
-        contact = *ret_peer ? (*ret_peer)->contact : contact_get(engine, &route->peer);
+                peer = take_ucx(engine, route, &why);
+        contact = peer ? peer->contact : contact_get(engine, &route->peer);
         note_reasons(contact, route, no_shm, why);
-        if (*ret_peer)
-                return ROUTE_FOUND;
-        if (!why)
-                return ROUTE_RESOLVING;
-        (void)snprintf(reason, reason_size, "%s; %s", no_shm, why);
-        contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, reason);
-        return ROUTE_NONE;
+        if (!peer && why) {
+                (void)snprintf(reason, reason_size, "%s; %s", no_shm, why);
+                contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, reason);
+        }
+        return peer;
 }
 
 void route_timed_out(struct engine *engine, const struct route *route, const char *detail)

@@ -25,17 +25,13 @@ struct route {
         uint64_t begun_us;
 };
 
-enum route_result {
-        ROUTE_FOUND,
-        ROUTE_RESOLVING, /* the name is being resolved: try again at COMMAND_RESOLVED */
-        ROUTE_NONE,      /* reason says why */
-};
-
 /* Fills in a zeroed route with copies of the peer's strings, to which the peer's own then lead. */
 void route_init(struct route *route, struct engine_peer *peer);
-/* Takes a link to the peer, an open one or a new one. Thread: the holder of the progress lock. */
-enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
-                             size_t reason_size);
+/*
+ * Takes a link to the peer, an open one or a new one. NULL with the reason, which is "" where the peer's name is being
+ * resolved: try again at COMMAND_RESOLVED. Thread: the holder of the progress lock.
+ */
+struct peer *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size);
 /* Whether a transfer that finds no link goes over HTTP. */
 bool route_has_http(const struct route *route);
 /* How long a first answer over a link may take: HTTP after it has the rest, which is enough for one lost SYN. */
