@@ -142,8 +142,7 @@ static void take_route(struct requester *r)
 
 void requester_begin(struct requester *r)
 {
-        r->route.has_fallback = route_has_http(&r->route);
-        r->connect_deadline_us = clock_now_us() + route_connect_us(r->engine, &r->route);
+        r->connect_deadline_us = clock_now_us() + route_begin(r->engine, &r->route);
         HASH_ADD(hh, r->engine->requesters_by_id, spec.id, sizeof(r->spec.id), r);
         if (!r->hh.tbl)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");

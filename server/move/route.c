@@ -135,12 +135,6 @@ static struct peer *take_local(struct engine *engine, struct route *route, bool 
         return peer;
 }
 
-/* The network transport's address family: UCX cannot connect to the other one. */
-static int family_of(const struct engine *engine)
-{
-        return engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
-}
-
 /* NULL = it is being resolved. */
 static const char *unresolved_reason(int error)
 {
@@ -161,6 +155,8 @@ static const char *unresolved_reason(int error)
 /* Finds or opens a link of UCX. NULL with *ret_why, or without where the name is being resolved. */
 static struct peer *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
 {
+        /* UCX cannot connect to another family than that of the network transport's address. */
+        const int family = engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
         struct peer *peer = peer_find(engine, route->data);
         int error = 0;
 
@@ -174,7 +170,7 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         if (peer)
                 return peer;
         if (route->resolved.length == 0)
-                error = resolver_ask(engine, route->data, family_of(engine), &route->resolved);
+                error = resolver_ask(engine, route->data, family, &route->resolved);
         if (error < 0) {
                 *ret_why = unresolved_reason(error);
                 return NULL;
@@ -230,15 +226,11 @@ static bool is_http_alone(const struct route *route)
         return route->carriers && !(route->carriers & ~(unsigned)(ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS));
 }
 
-bool route_has_http(const struct route *route)
+uint64_t route_begin(const struct engine *engine, struct route *route)
 {
         unsigned carrier = strncasecmp(route->url, "https:", 6) == 0 ? ENGINE_CARRIER_HTTPS : ENGINE_CARRIER_HTTP;
 
-        return route->url[0] && (!route->carriers || (route->carriers & carrier));
-}
-
-uint64_t route_connect_us(const struct engine *engine, const struct route *route)
-{
+        route->has_fallback = route->url[0] && (!route->carriers || (route->carriers & carrier));
         return route->has_fallback ? engine->connect_us / 10 * (10 - HTTP_TENTHS) : engine->connect_us;
 }
 
