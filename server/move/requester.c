@@ -360,20 +360,10 @@ static void move(struct requester *r)
 
 static void step(struct requester *r)
 {
-        switch (r->state) {
-        case REQUESTER_MOVING:
-                if (peer_is_usable(r->peer))
-                        move(r);
-                break;
-        case REQUESTER_COMPLETE:
-        case REQUESTER_FAILING:
+        if (r->state == REQUESTER_COMPLETE || r->state == REQUESTER_FAILING)
                 end_when_quiet(r);
-                break;
-        case REQUESTER_ROUTING:
-        case REQUESTER_FINISHING:
-        case REQUESTER_ENDED:
-                break;
-        }
+        else if (r->state == REQUESTER_MOVING && peer_is_usable(r->peer))
+                move(r);
 }
 
 bool requesters_step(struct engine *engine)
