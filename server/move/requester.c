@@ -88,10 +88,8 @@ void requester_link_up(struct requester *r)
 /* A name or a silent link may have used up the time to connect. */
 static void leave_time_to_connect(struct requester *r)
 {
-        uint64_t enough_us = clock_now_us() + ENGINE_RECONNECT_MS * UINT64_C(1000);
-
-        if (r->connect_deadline_us < enough_us)
-                r->connect_deadline_us = enough_us;
+        r->connect_deadline_us =
+                at_least(r->connect_deadline_us, clock_now_us() + ENGINE_RECONNECT_MS * UINT64_C(1000));
 }
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/util.h"
 #include "engine_internal.h"
 #include "message/ranges.h"
 #include "requester.h"
@@ -116,11 +116,11 @@ static uint64_t wanted_size(const struct requester *r)
 /* The size of the next READ. What its transport tells the progress of need not be small to be passed on soon. */
 static uint64_t read_size(const struct requester *r)
 {
-        uint64_t length = wanted_size(r), most = length;
+        uint64_t length = wanted_size(r);
 
         if (r->spec.request_max && r->peer->link->transport->ops->request_size)
-                most = r->spec.request_max(r->spec.context);
-        return length < most ? length : most;
+                length = at_most(length, r->spec.request_max(r->spec.context));
+        return length;
 }
 
 /* Sends the next READ. Returns false when no chunk is free; true also when the requester has failed. */

@@ -7,6 +7,7 @@
 
 #include "base/space.h"
 #include "base/state.h"
+#include "base/util.h"
 #include "engine_internal.h"
 #include "requester.h"
 
@@ -101,8 +102,7 @@ void requester_report_progress(struct requester *r)
 {
         uint64_t bytes = r->done + r->copying;
 
-        if (bytes > r->reported)
-                r->reported = bytes;
+        r->reported = at_least(r->reported, bytes);
         r->spec.progress(r->spec.context, bytes);
 }
 

@@ -98,12 +98,9 @@ void responder_note_message(struct responder *r, const struct message *message, 
 
 void responder_report_progress(struct responder *r)
 {
-        uint64_t bytes = r->bytes + r->copying;
+        uint64_t bytes = at_most(r->bytes + r->copying, r->request.total);
 
-        if (bytes > r->request.total)
-                bytes = r->request.total;
-        if (bytes > r->reported)
-                r->reported = bytes;
+        r->reported = at_least(r->reported, bytes);
         r->claim.progress(r->claim.context, bytes);
 }
 
@@ -117,9 +114,7 @@ void responder_count_copied(struct message *message)
 
 void responder_add_progress(struct responder *r, uint64_t bytes)
 {
-        r->bytes += bytes;
-        if (r->bytes > r->request.total)
-                r->bytes = r->request.total;
+        r->bytes = at_most(r->bytes + bytes, r->request.total);
         peer_note_moved(r->peer, bytes);
         responder_report_progress(r);
 }
