@@ -3,29 +3,35 @@
 
 #include <errno.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
 
+#include <ferry/buffer.h>
+
+#include "base/util.h"
 #include "engine_internal.h"
 
 /*
- * Commands of other threads to the engine: a queue that any thread fills and the holder of the progress lock takes
- * whole (commands_take). The queue owns a command from its posting until command_finish().
+ * Commands of other threads to the engine: a queue that any thread fills, and that the holder of the progress lock
+ * takes whole (commands_take) in exchange for the one that it took before. So the queues grow to what was waiting at
+ * once, and an ordinary command takes no memory.
  *
- * Lock: command_lock guards the queue, the reserve and the callers that wait. It is a leaf, held for a few
- * instructions. A cancel, a revoke, a stop and a resolved name must get through when memory is short: for these 64
- * commands are made beforehand, the reserve. STOP is the last command; after it all are refused with -ESHUTDOWN.
+ * Lock: command_lock guards the queue that is filled, and the callers that wait. It is a leaf, held for a few
+ * instructions. A cancel, a revoke, a stop and a resolved name must get through when memory is short: for these each
+ * queue has RESERVE places that no other command takes. STOP is the last command; after it all are refused with
+ * -ESHUTDOWN.
  */
 
 enum { RESERVE = 64 };
 
 int commands_init(struct engine *engine)
 {
-        engine->reserved = calloc(RESERVE, sizeof(*engine->reserved));
-        if (!engine->reserved)
-                return -ENOMEM;
-        for (size_t i = 0; i < RESERVE; i++)
-                LL_PREPEND(engine->reserve, &engine->reserved[i]);
+        struct command_queue *const queues[] = { &engine->commands, &engine->taken_commands };
+
+        for (size_t i = 0; i < FERRY_ARRAY_SIZE(queues); i++) {
+                queues[i]->all = ferry_reserve(NULL, &queues[i]->room, RESERVE, sizeof(struct command));
+                if (!queues[i]->all)
+                        return -ENOMEM;
+        }
         return 0;
 }
 
@@ -34,74 +40,63 @@ void engine_wake(struct engine *engine)
         (void)eventfd_write(engine->wake_fd, 1);
 }
 
-/* Takes a command of the reserve; NULL when it is used up. The command lock is held. */
-static struct command *take_reserve(struct engine *engine)
+static bool must_get_through(enum command_type type)
 {
-        struct command *command = engine->reserve;
-
-        if (command)
-                engine->reserve = command->next;
-        return command;
+        return type == COMMAND_CANCEL || type == COMMAND_REVOKE || type == COMMAND_RESOLVED || type == COMMAND_STOP;
 }
 
 /*
- * Queues a copy of the command. finished: of a caller that waits, or NULL; wake: writes wake_fd, once for all commands
- * that the engine has not taken yet; surely: takes a reserved command when memory is short. Returns 0; -ESHUTDOWN after
- * a STOP; -ENOMEM; with surely, -ENOBUFS when the reserve is used up, too.
+ * Queues a copy of the command. wake: writes wake_fd, once for all commands that the engine has not taken yet. Returns
+ * 0; -ESHUTDOWN after a STOP; -ENOMEM.
  */
-static int enqueue(struct engine *engine, const struct command *command, bool *finished, bool wake, bool surely)
+static int enqueue(struct engine *engine, const struct command *command, bool wake)
 {
-        struct command *copy = malloc(sizeof(*copy));
-        bool reserved = !copy;
+        struct command_queue *queue = &engine->commands;
+        struct command *all = NULL;
+        int r = -ESHUTDOWN;
 
-        if (!copy && !surely)
-                return -ENOMEM;
         (void)pthread_mutex_lock(&engine->command_lock);
-        if (engine->closed || (reserved && !(copy = take_reserve(engine)))) {
-                bool closed = engine->closed;
+        if (!engine->closed) {
+                size_t n = queue->n + 1 + (must_get_through(command->type) ? 0 : RESERVE);
 
-                (void)pthread_mutex_unlock(&engine->command_lock);
-                if (!reserved)
-                        free(copy);
-                return closed ? -ESHUTDOWN : -ENOBUFS;
+                all = ferry_reserve(queue->all, &queue->room, n, sizeof(*all));
+                r = all ? 0 : -ENOMEM;
         }
-        *copy = *command;
-        copy->finished = finished;
-        copy->reserved = reserved;
-        DL_APPEND(engine->commands, copy);
-        engine->closed = command->type == COMMAND_STOP;
-        atomic_store(&engine->commands_waiting, true);
-        if (wake && !atomic_exchange(&engine->commands_told, true))
-                engine_wake(engine);
+        if (all) {
+                queue->all = all;
+                all[queue->n++] = *command;
+                engine->closed = command->type == COMMAND_STOP;
+                atomic_store(&engine->commands_waiting, true);
+                if (wake && !atomic_exchange(&engine->commands_told, true))
+                        engine_wake(engine);
+        }
         (void)pthread_mutex_unlock(&engine->command_lock);
-        return 0;
+        return r;
 }
 
 int command_post(struct engine *engine, const struct command *command)
 {
-        return enqueue(engine, command, NULL, true, false);
+        int r;
+
+        /* Retries until the engine's thread has taken the queue, whose places are free again then. */
+        while ((r = enqueue(engine, command, true)) == -ENOMEM && must_get_through(command->type))
+                (void)sched_yield();
+        return r;
 }
 
 int command_post_unwoken(struct engine *engine, const struct command *command)
 {
-        return enqueue(engine, command, NULL, false, false);
-}
-
-int command_post_reserved(struct engine *engine, const struct command *command)
-{
-        int r;
-
-        /* Retries: the engine's thread empties the queue, which refills the reserve. */
-        while ((r = enqueue(engine, command, NULL, true, true)) == -ENOBUFS)
-                (void)sched_yield();
-        return r;
+        return enqueue(engine, command, false);
 }
 
 int command_call(struct engine *engine, const struct command *command)
 {
         bool finished = false;
-        int r = enqueue(engine, command, &finished, true, false);
+        struct command call = *command;
+        int r;
 
+        call.finished = &finished;
+        r = enqueue(engine, &call, true);
         if (r < 0)
                 return r;
         (void)pthread_mutex_lock(&engine->command_lock);
@@ -112,40 +107,30 @@ int command_call(struct engine *engine, const struct command *command)
         return 0;
 }
 
-struct command *commands_take(struct engine *engine)
+const struct command_queue *commands_take(struct engine *engine)
 {
-        struct command *list;
+        struct command_queue taken;
 
+        engine->taken_commands.n = 0;
         if (!atomic_load_explicit(&engine->commands_waiting, memory_order_acquire))
-                return NULL;
+                return &engine->taken_commands;
         (void)pthread_mutex_lock(&engine->command_lock);
-        list = engine->commands;
-        engine->commands = NULL;
+        taken = engine->commands;
+        engine->commands = engine->taken_commands;
+        engine->taken_commands = taken;
         /* Under the lock: a command that is queued next sets both again, and writes wake_fd again. */
         atomic_store(&engine->commands_waiting, false);
         atomic_store(&engine->commands_told, false);
         (void)pthread_mutex_unlock(&engine->command_lock);
-        return list;
+        return &engine->taken_commands;
 }
 
-struct command *command_finish(struct engine *engine, struct command *command)
+void command_finish(struct engine *engine, const struct command *command)
 {
-        struct command *next = command->next;
-        bool reserved = command->reserved; /* read first: once back in the reserve, another thread may use it */
-
-        if (command->finished || reserved) {
-                (void)pthread_mutex_lock(&engine->command_lock);
-                if (command->finished) {
-                        *command->finished = true;
-                        (void)pthread_cond_broadcast(&engine->command_done);
-                }
-                if (reserved) {
-                        command->next = engine->reserve;
-                        engine->reserve = command;
-                }
-                (void)pthread_mutex_unlock(&engine->command_lock);
-        }
-        if (!reserved)
-                free(command);
-        return next;
+        if (!command->finished)
+                return;
+        (void)pthread_mutex_lock(&engine->command_lock);
+        *command->finished = true;
+        (void)pthread_cond_broadcast(&engine->command_done);
+        (void)pthread_mutex_unlock(&engine->command_lock);
 }

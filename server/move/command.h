@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct connect_request;
+struct command_queue; /* engine_internal.h */
 struct contacts_page;
 struct engine;
 struct memory;
@@ -29,31 +30,29 @@ enum command_type {
 
 struct command {
         enum command_type type;
-        struct requester *requester;     /* START: owned by the engine from then on */
-        struct connect_request *connect; /* CONNECT: owned by the engine from then on */
-        uint64_t id;                     /* CANCEL: transfer, REVOKE: operation */
-        int reason, wire_reason;
-        struct memory *memory;         /* DEREGISTER: the caller waits */
-        struct resolution *resolution; /* RESOLVED: the engine's */
-        struct contacts_page *page;    /* LIST: the caller waits */
-        struct engine_http_note *note; /* NOTE_HTTP: owned by the engine from then on */
-        bool *finished;                /* of a caller that waits; guarded by the engine's command lock */
-        bool reserved;                 /* of the engine's reserve */
-        struct command *prev, *next;
+        union {
+                struct requester *requester;     /* START: owned by the engine from then on */
+                struct connect_request *connect; /* CONNECT: owned by the engine from then on */
+                uint64_t id;                     /* CANCEL: transfer, REVOKE: operation */
+                struct memory *memory;           /* DEREGISTER: the caller waits */
+                struct resolution *resolution;   /* RESOLVED: the engine's */
+                struct contacts_page *page;      /* LIST: the caller waits */
+                struct engine_http_note *note;   /* NOTE_HTTP: owned by the engine from then on */
+        };
+        int reason, wire_reason; /* CANCEL, REVOKE */
+        bool *finished;          /* of a caller that waits; guarded by the engine's command lock */
 };
 
-/* Makes the reserve. Returns 0 or -ENOMEM. */
+/* Makes the queues. Returns 0 or -ENOMEM. */
 int commands_init(struct engine *engine);
 
-/* Queues a command (copied) and wakes the thread. -ESHUTDOWN when it is stopping, -ENOMEM. Any thread. */
+/*
+ * Queues a command (copied) and wakes the thread. -ESHUTDOWN when it is stopping; -ENOMEM, but for CANCEL, REVOKE,
+ * RESOLVED and STOP. Any thread.
+ */
 int command_post(struct engine *engine, const struct command *command);
 /* Queues a command without waking the thread: the caller takes the progress lock, or calls engine_wake. */
 int command_post_unwoken(struct engine *engine, const struct command *command);
-/*
- * Queues a command as command_post() does, but takes a reserved one when memory is short. Returns 0, or -ESHUTDOWN when
- * the engine is stopping. Any thread.
- */
-int command_post_reserved(struct engine *engine, const struct command *command);
 /*
  * Posts a command and waits until it has run. Returns 0; -ESHUTDOWN or -ENOMEM: it did not run. Any thread that does
  * not hold the progress lock.
@@ -62,9 +61,9 @@ int command_call(struct engine *engine, const struct command *command);
 /* Wakes the engine's thread. Any thread. */
 void engine_wake(struct engine *engine);
 
-/* Takes the queued commands, in order; NULL = nothing. Thread: the holder of the progress lock. */
-struct command *commands_take(struct engine *engine);
-/* Wakes the caller of a command that has run, and frees the command. Returns the next. */
-struct command *command_finish(struct engine *engine, struct command *command);
+/* Takes the queued commands, which stay until the next call. Thread: the holder of the progress lock. */
+const struct command_queue *commands_take(struct engine *engine);
+/* Wakes the caller of a command that has run, if it waits. */
+void command_finish(struct engine *engine, const struct command *command);
 
 #endif

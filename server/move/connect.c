@@ -2,13 +2,13 @@
 #include "connect.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <ferry/status.h>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "base/util.h"
 #include "command.h"
 #include "contact.h"
@@ -18,22 +18,20 @@
  * Connect requests: each opens a link, or finds one, and says HELLO or a notice over it, for POST /v1/peers, for a
  * holder that declines or renews an operation, and for probes of paths that have failed. One lives from
  * connect_request_new() on any thread until end(), which calls connected() once; a probe has nobody to tell and only
- * reports to its path.
+ * reports to its path. A peer's notice (DECLINE, RENEW) is put to the operations, and answered at once.
  *
  * Thread: the holder of the progress lock, but for connect_request_new() and connect_request_free(). A request has no
- * memory that a transport touches, so it ends the moment its answer, its deadline or the end of its link comes.
+ * memory that a transport touches, so it ends the moment its answer, its deadline or the end of its link comes. Keys
+ * are wiped from the stack.
  */
 
 /* One engine_connect. No transport touches its memory, so it may end at any time. */
 struct connect_request {
         struct engine *engine;
-        struct engine_connect spec;
-        struct route route;
-        uint64_t id;              /* transfer id of the HELLO or the notice */
-        struct peer *peer;        /* NULL = not connected */
-        bool reused;              /* the link was up already */
-        uint64_t left_ms;         /* answer to the notice */
-        int status;               /* the same */
+        struct engine_connect spec; /* notice.transfer is also that of the HELLO, where there is no notice */
+        struct route route;         /* has the strings of spec.peer */
+        struct peer *peer;          /* NULL = not connected */
+        struct engine_connection connection;
         struct transport *probes; /* tries this one's path alone, for nobody that waits; NULL = an engine_connect */
         uint64_t deadline_us;
         struct connect_request *prev, *next; /* the engine's */
@@ -47,9 +45,10 @@ int connect_request_new(struct engine *engine, const struct engine_connect *spec
                 return -ENOMEM;
         c->engine = engine;
         c->spec = *spec;
-        route_init(&c->route, &spec->peer);
+        route_init(&c->route, &c->spec.peer);
         c->route.insists = true;
-        c->id = spec->notice.operation ? spec->notice.transfer : random_id();
+        if (!spec->notice.operation)
+                c->spec.notice.transfer = random_id();
         *ret_connect = c;
         return 0;
 }
@@ -79,66 +78,72 @@ static void end_probe(struct engine *engine, uint64_t epoch, const struct transp
                 path_end_probe(&contact->paths[transport->index]);
 }
 
-/* Whether a notice that no link has reached the peer with is said over HTTP; if not, *error and *detail say why. */
-static bool say_over_http(const struct connect_request *c, int *error, char *detail, size_t detail_size)
+/* Whether a notice that no link has reached the peer with is said over HTTP; if not, its connection says why. */
+static bool say_over_http(struct connect_request *c)
 {
-        struct engine_connect spec = c->spec;
+        struct engine_connection *connection = &c->connection;
+        char detail[ENGINE_DETAIL_SIZE] = "";
         int r;
 
-        if (*error != FERRY_E_PEER_UNREACHABLE || !spec.notice.operation || !c->route.url[0])
+        if (connection->error != FERRY_E_PEER_UNREACHABLE || !c->spec.notice.operation || !c->route.url[0])
                 return false;
-        spec.peer = c->route.peer;
-        r = engine_http_notice(c->engine, &spec, detail, detail_size);
-        explicit_bzero(spec.notice.key, sizeof(spec.notice.key));
-        if (r > 0)
-                *error = r;
+        r = engine_http_notice(c->engine, &c->spec, detail, sizeof(detail));
+        if (r > 0 && r != connection->error) {
+                connection->error = r;
+                (void)text_copy(connection->detail, sizeof(connection->detail), detail);
+        }
         return r == 0;
 }
 
 /* Ends the request, and frees it. A notice that reached nobody goes over HTTP first, which then calls connected(). */
 static void end(struct connect_request *c, int error, const char *detail)
 {
-        struct engine_connection connection = { .error = error };
+        struct engine_connection *connection = &c->connection;
 
         DL_DELETE(c->engine->connect_requests, c);
-        if (c->probes) {
-                leave_peer(c);
-                end_probe(c->engine, c->spec.peer.epoch, c->probes);
-                free(c);
-                return;
-        }
-        if (say_over_http(c, &connection.error, connection.detail, sizeof(connection.detail))) {
-                leave_peer(c);
-                connect_request_free(c);
-                return;
-        }
-        if (error == connection.error && error) {
-                (void)snprintf(connection.detail, sizeof(connection.detail), "%s", detail);
-        } else if (!error) {
+        connection->error = error;
+        (void)text_copy(connection->detail, sizeof(connection->detail), detail);
+        if (!error) {
                 struct link *link = c->peer->link;
 
-                connection.status = c->status;
-                connection.left_ms = c->left_ms;
-                connection.reused = c->reused;
-                connection.connect_us = c->reused ? 0 : link->connect_us;
-                (void)snprintf(connection.transport, sizeof(connection.transport), "%s",
-                               link->transport->ops->carrier(link));
+                connection->connect_us = connection->reused ? 0 : link->connect_us;
+                (void)text_copy(connection->transport, sizeof(connection->transport),
+                                link->transport->ops->carrier(link));
         }
         leave_peer(c);
-        c->spec.connected(c->spec.context, &connection);
+        if (c->probes)
+                end_probe(c->engine, c->spec.peer.epoch, c->probes);
+        else if (!say_over_http(c))
+                c->spec.connected(c->spec.context, connection);
         connect_request_free(c);
+}
+
+/* Sends a notice; the NOTICE_ACK has its transfer. */
+static void send_notice(struct peer *peer, uint64_t to_epoch, const struct engine_notice *notice)
+{
+        struct wire_header h = {
+                .type = notice->renews ? WIRE_RENEW : WIRE_DECLINE,
+                .to_epoch = to_epoch,
+                .operation = notice->operation,
+                .transfer = notice->transfer,
+                .length = notice->ttl_ms,
+        };
+
+        memcpy(h.key, notice->key, sizeof(h.key));
+        peer_send(peer, &h);
+        explicit_bzero(h.key, sizeof(h.key));
 }
 
 /* Sends HELLO or the notice. HELLO comes first over each link, as with a transfer, since it names this worker. */
 static void speak(const struct connect_request *c)
 {
         if (!c->spec.notice.operation) {
-                peer_send_hello(c->peer, c->spec.peer.epoch, c->id);
+                peer_send_hello(c->peer, c->spec.peer.epoch, c->spec.notice.transfer);
                 return;
         }
         if (!c->peer->greeted)
                 peer_send_hello(c->peer, c->spec.peer.epoch, random_id());
-        notice_send(c->peer, c->spec.peer.epoch, &c->spec.notice);
+        send_notice(c->peer, c->spec.peer.epoch, &c->spec.notice);
 }
 
 /*
@@ -149,17 +154,13 @@ static void greet(struct connect_request *c)
 {
         char reason[128];
 
-        switch (route_take(c->engine, &c->route, &c->peer, reason, sizeof(reason))) {
-        case ROUTE_FOUND:
+        c->peer = route_take(c->engine, &c->route, reason, sizeof(reason));
+        if (c->peer) {
                 c->peer->n_connect_requests++;
-                c->reused = c->peer->link->state == LINK_UP;
+                c->connection.reused = c->peer->link->state == LINK_UP;
                 speak(c);
-                break;
-        case ROUTE_RESOLVING:
-                break;
-        case ROUTE_NONE:
+        } else if (reason[0]) {
                 end(c, FERRY_E_PEER_UNREACHABLE, reason);
-                break;
         }
 }
 
@@ -168,26 +169,23 @@ void connect_request_begin(struct engine *engine, struct connect_request *c)
         c->deadline_us = clock_now_us() + engine->connect_us;
         DL_APPEND(engine->connect_requests, c);
         engine_tick_before(engine, c->deadline_us);
-        if (engine->stopping)
-                end(c, FERRY_E_CANCELLED, "the worker is shutting down");
-        else
-                greet(c);
+        greet(c);
 }
 
 void connect_probe(struct engine *engine, const struct route *route, struct transport *transport)
 {
         struct command command = { .type = COMMAND_CONNECT };
+        int r = connect_request_new(engine, &(struct engine_connect){ .peer = route->peer }, &command.connect);
 
-        if (connect_request_new(engine, &(struct engine_connect){ .peer = route->peer }, &command.connect) < 0) {
-                end_probe(engine, route->peer.epoch, transport);
-                return;
+        if (r == 0) {
+                command.connect->probes = transport;
+                command.connect->route.carriers = transport == engine->local ? ENGINE_CARRIER_SHM : ENGINE_CARRIER_UCX;
+                r = command_post(engine, &command);
+                if (r < 0)
+                        connect_request_free(command.connect);
         }
-        command.connect->probes = transport;
-        command.connect->route.carriers = transport == engine->local ? ENGINE_CARRIER_SHM : ENGINE_CARRIER_UCX;
-        if (command_post(engine, &command) < 0) {
-                free(command.connect);
+        if (r < 0)
                 end_probe(engine, route->peer.epoch, transport);
-        }
 }
 
 void connect_requests_cancel(struct engine *engine)
@@ -262,34 +260,46 @@ void connect_on_hello(struct peer *peer, const struct wire_header *header, struc
         peer_answer(peer, header, WIRE_HELLO_ACK, 0, 0);
 }
 
-void connect_on_hello_ack(struct peer *peer, const struct wire_header *header)
+void connect_on_answer(struct peer *peer, const struct wire_header *header, struct payload *payload)
 {
         struct connect_request *c;
+        int error = peer_error(header->status);
 
-        DL_SEARCH_SCALAR(peer->engine->connect_requests, c, id, header->transfer);
-        if (!c || c->peer != peer || c->spec.notice.operation)
-                return;
-        if (header->from_epoch != c->spec.peer.epoch)
-                end(c, FERRY_E_STALE_METADATA, "another worker answers at this address");
-        else if (header->status == 0)
-                end(c, 0, "");
-}
-
-void connect_on_notice_ack(struct peer *peer, const struct wire_header *header, struct payload *payload)
-{
-        struct connect_request *c;
-        int error = notice_error(header->status);
-
-        DL_SEARCH_SCALAR(peer->engine->connect_requests, c, id, header->transfer);
-        if (!c || c->peer != peer || !c->spec.notice.operation)
+        DL_SEARCH_SCALAR(peer->engine->connect_requests, c, spec.notice.transfer, header->transfer);
+        if (!c || c->peer != peer || (header->type == WIRE_NOTICE_ACK) != (c->spec.notice.operation != 0))
                 return;
         if (header->from_epoch != c->spec.peer.epoch) {
                 end(c, FERRY_E_STALE_METADATA, "another worker answers at this address");
                 return;
         }
-        c->status = (int)header->seq;
-        c->left_ms = header->length;
-        if (!error && !ferry_status_name(c->status))
-                error = FERRY_E_PEER_REFUSED;
+        if (header->type == WIRE_NOTICE_ACK) {
+                c->connection.status = (int)header->seq;
+                c->connection.left_ms = header->length;
+                if (!error && !ferry_status_name(c->connection.status))
+                        error = FERRY_E_PEER_REFUSED;
+        }
         end(c, error, error ? ferry_error_title(error) : "");
+}
+
+void connect_on_notice(struct peer *peer, const struct wire_header *h, struct payload *payload)
+{
+        struct engine *engine = peer->engine;
+        struct engine_notice notice = {
+                .operation = h->operation,
+                .transfer = h->transfer,
+                .renews = h->type == WIRE_RENEW,
+                .ttl_ms = h->length,
+        };
+        struct wire_header answer = answer_header(h, WIRE_NOTICE_ACK);
+        int status = 0, error = engine->stopping ? FERRY_E_CANCELLED_BY_PEER : FERRY_E_STALE_METADATA;
+
+        memcpy(notice.key, h->key, sizeof(notice.key));
+        if (!engine->stopping && engine->operations.notice)
+                error = engine->operations.notice(engine->operations.context, &notice, &status, &answer.length);
+        explicit_bzero(notice.key, sizeof(notice.key));
+        if (error)
+                metric_add(engine->metric_refused, 1);
+        answer.status = (uint32_t)(error < 0 ? FERRY_E_INTERNAL : error);
+        answer.seq = (uint32_t)status;
+        peer_send(peer, &answer);
 }

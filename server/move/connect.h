@@ -33,22 +33,9 @@ void connect_requests_resolved(struct engine *engine);
 void connect_requests_tick(struct engine *engine, uint64_t now_us);
 
 void connect_on_hello(struct peer *peer, const struct wire_header *header, struct payload *payload);
-void connect_on_hello_ack(struct peer *peer, const struct wire_header *header);
-/* The answer to a notice. */
-void connect_on_notice_ack(struct peer *peer, const struct wire_header *header, struct payload *payload);
-
-/*
- * Notices, by which the holder of an operation's metadata declines the operation or asks for more time. connect.c sends
- * those of this worker. Thread: the holder of the progress lock.
- */
-
-/* Answers a DECLINE or a RENEW. */
-void notice_on_request(struct peer *peer, const struct wire_header *header, struct payload *payload);
-
-/* Sends a notice; the NOTICE_ACK has its transfer. */
-void notice_send(struct peer *peer, uint64_t to_epoch, const struct engine_notice *notice);
-
-/* The error that a NOTICE_ACK has as its status; one that no worker sends counts as a refusal. 0 = none. Pure. */
-int notice_error(uint32_t status);
+/* Puts a DECLINE or a RENEW to the operations, and answers it. */
+void connect_on_notice(struct peer *peer, const struct wire_header *header, struct payload *payload);
+/* The answer to a HELLO, or to a notice. */
+void connect_on_answer(struct peer *peer, const struct wire_header *header, struct payload *payload);
 
 #endif

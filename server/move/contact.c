@@ -25,24 +25,6 @@ const char contact_ucx_shut[] = "the peer's network address cannot be reached: a
 
 /* ---- life ---- */
 
-/*
- * Copies text into an owned field, unless it is empty or the same. Returns false when memory is short: the field keeps
- * its old value.
- */
-static bool note(char **field, const char *text)
-{
-        char *copy;
-
-        if (!text || text[0] == '\0' || (*field && strcmp(*field, text) == 0))
-                return true;
-        copy = strdup(text);
-        if (!copy)
-                return false;
-        free(*field);
-        *field = copy;
-        return true;
-}
-
 static void unlinked_remove(struct engine *engine, struct contact *contact)
 {
         DL_DELETE2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
@@ -55,9 +37,6 @@ static void forget(struct engine *engine, struct contact *contact)
         unlinked_remove(engine, contact);
         DL_DELETE(engine->contacts, contact);
         HASH_DELETE(hh, engine->contacts_by_epoch, contact);
-        free(contact->name);
-        free(contact->url);
-        free(contact->data);
         free(contact);
 }
 
@@ -76,8 +55,8 @@ static struct contact *make(struct engine *engine, uint64_t epoch)
 
         if (!contact)
                 return NULL;
-        contact->epoch = epoch;
-        HASH_ADD(hh, engine->contacts_by_epoch, epoch, sizeof(epoch), contact);
+        contact->view.epoch = epoch;
+        HASH_ADD(hh, engine->contacts_by_epoch, view.epoch, sizeof(epoch), contact);
         if (!contact->hh.tbl) {
                 free(contact);
                 return NULL;
@@ -96,28 +75,27 @@ struct contact *contact_find(struct engine *engine, uint64_t epoch)
         return contact;
 }
 
-/* Whether the peer's metadata name another network address than before. */
-static bool has_moved(const struct contact *contact, const char *data)
+/* Copies text, unless it is empty. */
+static void note(char *field, size_t size, const char *text)
 {
-        return contact->data && data && data[0] && strcmp(contact->data, data) != 0;
+        if (text && text[0])
+                (void)text_copy(field, size, text);
 }
 
 struct contact *contact_get(struct engine *engine, const struct engine_peer *peer)
 {
         struct contact *contact = contact_find(engine, peer->epoch) ?: make(engine, peer->epoch);
+        struct engine_peer_view *view;
 
-        if (contact && engine->ucx && has_moved(contact, peer->data))
-                path_open(&contact->paths[engine->ucx->index]);
-        if (!contact || !note(&contact->name, peer->name) || !note(&contact->url, peer->url) ||
-            !note(&contact->data, peer->data))
+        if (!contact)
                 return NULL;
+        view = &contact->view;
+        if (engine->ucx && view->data[0] && peer->data && peer->data[0] && strcmp(view->data, peer->data) != 0)
+                path_open(&contact->paths[engine->ucx->index]); /* it has another network address than before */
+        note(view->name, sizeof(view->name), peer->name);
+        note(view->url, sizeof(view->url), peer->url);
+        note(view->data, sizeof(view->data), peer->data);
         return contact;
-}
-
-void contact_set_name(struct contact *contact, const char *name)
-{
-        if (contact && !contact->name)
-                (void)note(&contact->name, name);
 }
 
 void contact_add_link(struct contact *contact, struct peer *peer)
@@ -138,8 +116,8 @@ void contact_link_up(struct contact *contact, const struct peer *peer)
 
 static void set_error(struct contact *contact, int error, const char *detail)
 {
-        contact->error = error;
-        (void)text_copy(contact->detail, sizeof(contact->detail), detail);
+        contact->view.error = error;
+        (void)text_copy(contact->view.detail, sizeof(contact->view.detail), detail);
 }
 
 void contact_remove_link(struct peer *peer, int error, const char *detail)
@@ -225,8 +203,8 @@ void contact_count(struct contact *contact, const struct engine_outcome *outcome
 {
         if (!contact)
                 return;
-        contact->bytes += outcome->bytes;
-        contact->n_completed += outcome->error == 0;
+        contact->view.bytes += outcome->bytes;
+        contact->view.n_completed += outcome->error == 0;
 }
 
 /* ---- telling ---- */
@@ -361,8 +339,8 @@ static void look_at_end(const struct contact *contact, struct engine_peer_view *
         const struct link *failed = contact->peers ? contact->peers->link : NULL; /* being closed */
 
         view->state = ENGINE_PEER_DISCONNECTED;
-        view->error = failed ? failed->error : contact->error;
-        (void)text_copy(view->detail, sizeof(view->detail), failed ? failed->detail : contact->detail);
+        view->error = failed ? failed->error : contact->view.error;
+        (void)text_copy(view->detail, sizeof(view->detail), failed ? failed->detail : contact->view.detail);
         view->disconnected_unix_ms = failed ? clock_unix_ms() : unix_ms_of(contact->unlinked_us);
 }
 
@@ -372,13 +350,10 @@ static void look(const struct engine *engine, const struct contact *contact, str
         const struct peer *best = best_of(contact);
         bool by_http = (!best || best->link->state != LINK_UP) && moves_by_http(contact, clock_now_us());
 
-        *view = (struct engine_peer_view){ .epoch = contact->epoch,
-                                           .n_transfers = count_transfers(contact),
-                                           .n_completed = contact->n_completed,
-                                           .bytes = contact->bytes };
-        (void)text_copy(view->name, sizeof(view->name), contact->name);
-        (void)text_copy(view->url, sizeof(view->url), contact->url);
-        (void)text_copy(view->data, sizeof(view->data), contact->data);
+        *view = contact->view;
+        view->n_transfers = count_transfers(contact);
+        view->error = 0; /* unless it is disconnected: look_at_end() */
+        view->detail[0] = '\0';
         if (by_http) /* a link may be tried beside it */
                 look_at_http(contact, view);
         else if (best)

@@ -47,25 +47,23 @@ struct peer;
  * afterwards. Routes depend on its paths, all else is for display. Thread: the holder of the progress lock.
  */
 struct contact {
-        uint64_t epoch;
-        uint64_t number;         /* in order of appearance */
-        char *name, *url, *data; /* owned; NULL = not known */
+        /* As it is shown: epoch, names and addresses, what has moved, and why it has no link. The rest is filled in
+         * when it is looked at. */
+        struct engine_peer_view view;
+        uint64_t number;    /* in order of appearance */
         const char *no_shm; /* why the latest route that did not use shared memory did not; NULL = there was none */
         const char *no_ucx; /* why it does not use the network transport; NULL = it does, or that is tried */
         struct peer *peers; /* utlist; its links */
         struct path paths[TRANSPORTS_MAX];
-        uint64_t n_completed, bytes;
         /* Transfers over HTTP (engine_note_http): */
-        const char *http_carrier;             /* of the latest; NULL = none, or that found no peer */
-        bool http_accepted;                   /* the peer began it */
-        bool http_chosen;                     /* by the latest route: "transports" allowed nothing else */
-        size_t n_http_transfers;              /* running */
-        uint64_t http_since_us, http_last_us; /* since when any run; when one last began or ended */
-        int error;                            /* why it has no link: FERRY_E_*; 0 = closed, because it was not used */
-        char detail[ENGINE_DETAIL_SIZE];      /* of error */
-        uint64_t unlinked_us;                 /* when the last link ended */
-        bool reported_up;                     /* the observer was last told that it is connected */
-        struct contact *prev, *next;          /* the engine's; in order of number */
+        const char *http_carrier;                      /* of the latest; NULL = none, or that found no peer */
+        bool http_accepted;                            /* the peer began it */
+        bool http_chosen;                              /* by the latest route: "transports" allowed nothing else */
+        size_t n_http_transfers;                       /* running */
+        uint64_t http_since_us, http_last_us;          /* since when any run; when one last began or ended */
+        uint64_t unlinked_us;                          /* when the last link ended */
+        bool reported_up;                              /* the observer was last told that it is connected */
+        struct contact *prev, *next;                   /* the engine's; in order of number */
         struct contact *unlinked_prev, *unlinked_next; /* those without a link; in order of unlinked_us */
         UT_hash_handle hh;                             /* contacts_by_epoch */
 };
@@ -77,8 +75,6 @@ extern const char contact_shm_shut[], contact_ucx_shut[];
 struct contact *contact_get(struct engine *engine, const struct engine_peer *peer);
 /* NULL: not known (any more). */
 struct contact *contact_find(struct engine *engine, uint64_t epoch);
-/* Sets the name, unless it is known from metadata or HTTP. contact may be NULL. */
-void contact_set_name(struct contact *contact, const char *name);
 /* Adds a link to the contact, which may be NULL. */
 void contact_add_link(struct contact *contact, struct peer *peer);
 /* The peer has answered over a link that was opened here. contact may be NULL. */

@@ -70,16 +70,20 @@ static void make_metrics(struct engine *engine, struct metrics *metrics)
                                               "Transfers of peers that the data plane has under way.");
 }
 
-/* What the network transport tells once it is open. */
-static void collect_network_facts(struct engine *engine)
+/*
+ * The network transport is open. Thread: the holder of the progress lock, or engine_new(). Others look at no fact of
+ * the network before network_waits is false.
+ */
+static void on_opened(void *context, struct transport *transport)
 {
-        const struct ucx_facts *ucx = ucx_transport_facts(engine->ucx);
-        struct engine_facts *facts = &engine->facts;
+        const struct ucx_facts *ucx = ucx_transport_facts(transport);
+        struct engine_facts *facts = &((struct engine *)context)->facts;
 
         facts->device = ucx->device;
         memcpy(facts->data_address, ucx->data_address, sizeof(facts->data_address));
         facts->transports = ucx->transports;
         facts->n_transports = ucx->n_transports;
+        atomic_store(&facts->network_waits, false);
 }
 
 static void collect_facts(struct engine *engine)
@@ -87,26 +91,17 @@ static void collect_facts(struct engine *engine)
         static const char *const shm[] = { "shm" };
         struct engine_facts *facts = &engine->facts;
 
-        if (engine->local)
+        if (engine->local) {
                 facts->local_directory = local_transport_directory(engine->local);
-        if (engine->ucx) {
-                ucx_version(facts->ucx_version, sizeof(facts->ucx_version));
-                atomic_store(&facts->network_waits, !ucx_transport_facts(engine->ucx)->data_address[0]);
-                if (!atomic_load(&facts->network_waits))
-                        collect_network_facts(engine);
-        } else if (engine->local) {
                 facts->transports = shm;
                 facts->n_transports = FERRY_ARRAY_SIZE(shm);
         }
-}
-
-/* Thread: the holder of the progress lock. Others look at no fact of the network before network_waits is false. */
-static void on_opened(void *context, struct transport *transport)
-{
-        struct engine *engine = context;
-
-        collect_network_facts(engine);
-        atomic_store(&engine->facts.network_waits, false);
+        if (!engine->ucx)
+                return;
+        ucx_version(facts->ucx_version, sizeof(facts->ucx_version));
+        atomic_store(&facts->network_waits, true);
+        if (ucx_transport_facts(engine->ucx)->data_address[0])
+                on_opened(engine, engine->ucx);
 }
 
 static void warn_without_transport(const struct engine *engine)
@@ -169,7 +164,8 @@ static void release(struct engine *engine)
         contacts_clear(engine);
         resolver_stop(engine);
         pool_user_free(engine->tasks);
-        free(engine->reserved);
+        free(engine->commands.all);
+        free(engine->taken_commands.all);
         cleanup_close(&engine->wake_fd);
         cleanup_close(&engine->epoll_fd);
         (void)pthread_mutex_destroy(&engine->progress_lock);
@@ -243,7 +239,7 @@ int engine_new(const struct engine_config *config, struct engine **ret_engine)
 
 void engine_stop(struct engine *engine)
 {
-        if (command_post_reserved(engine, &(struct command){ .type = COMMAND_STOP }) == 0)
+        if (command_post(engine, &(struct command){ .type = COMMAND_STOP }) == 0)
                 (void)pthread_join(engine->thread, NULL);
 }
 
@@ -371,17 +367,17 @@ void engine_transfer_cancel(void *context, uint64_t id, int reason)
 {
         struct engine *engine = context;
 
-        (void)command_post_reserved(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
+        (void)command_post(engine, &(struct command){ .type = COMMAND_CANCEL, .id = id, .reason = reason });
         engine_http_cancel(engine, id,
                            reason); /* one that is being handed over asks whether it is to stop when it begins */
 }
 
 void engine_claims_revoke(void *context, uint64_t operation, int reason, int wire_reason)
 {
-        (void)command_post_reserved(context, &(struct command){ .type = COMMAND_REVOKE,
-                                                                .id = operation,
-                                                                .reason = reason,
-                                                                .wire_reason = wire_reason });
+        (void)command_post(context, &(struct command){ .type = COMMAND_REVOKE,
+                                                       .id = operation,
+                                                       .reason = reason,
+                                                       .wire_reason = wire_reason });
 }
 
 void engine_held_reads_retry(void *context)

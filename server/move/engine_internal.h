@@ -55,15 +55,16 @@ enum {
         ENGINE_TOMBSTONE_LIST = 8,
 };
 
+/* Commands in order (command.c). */
+struct command_queue {
+        struct command *all;
+        size_t n, room;
+};
+
 /* A transfer that is over, and how its late messages are answered. */
 struct tombstone {
         uint64_t transfer;
         int wire_error; /* 0 = it is complete */
-};
-
-struct tombstones {
-        unsigned newest;
-        struct tombstone all[ENGINE_TOMBSTONE_LIST];
 };
 
 struct engine {
@@ -94,24 +95,25 @@ struct engine {
         /* Guarded by command_lock; any thread. wake_fd is an eventfd. */
         pthread_mutex_t command_lock;
         pthread_cond_t command_done;
-        struct command *commands; /* utlist; in order */
-        struct command *reserved; /* for commands that must not fail when memory is short … */
-        struct command *reserve;  /* … and those of them that are free */
-        bool closed;              /* no more commands: the thread is ending or has ended */
+        struct command_queue commands;
+        bool closed; /* no more commands: the thread is ending or has ended */
         atomic_bool commands_waiting;
         atomic_bool commands_told; /* wake_fd was written for some of them */
         int wake_fd;
         atomic_bool held_reads_due; /* engine_held_reads_retry was called. Any thread */
 
         pthread_mutex_t progress_lock; /* guards all that follows. Before every other lock */
-        bool listening;                /* epoll_fd reports events, once the transports are armed */
-        bool ended;                    /* the engine's thread has ended */
-        uint64_t sleep_until_us;       /* of the engine's thread; 0 = it does not sleep, UINT64_MAX = until an event */
-        uint64_t woke_us;              /* when it did last */
-        atomic_uint inline_skips;      /* so many transfers do not run inline. Any thread */
+        struct command_queue taken_commands;
+        bool listening;           /* epoll_fd reports events, once the transports are armed */
+        bool ended;               /* the engine's thread has ended */
+        uint64_t sleep_until_us;  /* of the engine's thread; 0 = it does not sleep, UINT64_MAX = until an event */
+        uint64_t woke_us;         /* when it did last */
+        atomic_uint inline_skips; /* so many transfers do not run inline. Any thread */
 
         /* Work of the next round. */
-        bool stopping;       /* a STOP was taken: nothing new */
+        bool stopping;    /* a STOP was taken: nothing new … */
+        bool stop_forced; /* … and what had not ended by the first deadline has lost its links */
+        uint64_t stop_deadline_us;
         bool wake_due;       /* a transfer started or ended in this round */
         uint64_t tick_us;    /* when deadlines are checked next */
         uint64_t traffic_us; /* when something last moved */
@@ -123,7 +125,7 @@ struct engine {
          * resolver.c).
          */
         struct peer *all_peers;
-        struct peer *peers_by_epoch, *peers_by_address;
+        struct peer *peers_by_address;
         struct peer *ready_peers; /* utlist */
         bool peers_ended;         /* some have ended and may be freed */
         size_t n_accepted, max_links, max_claims;
@@ -137,7 +139,7 @@ struct engine {
         uint64_t n_responders;             /* so far */
         struct connect_request *connect_requests;
         struct resolution *resolutions;
-        struct tombstones tombstones[ENGINE_TOMBSTONE_LISTS];
+        struct tombstone tombstones[ENGINE_TOMBSTONE_LISTS][ENGINE_TOMBSTONE_LIST]; /* the newest first */
 
         struct metric *metric_links[TRANSPORTS_MAX], *metric_failures, *metric_refused, *metric_claims;
         struct metric *metric_wakes;

@@ -24,7 +24,7 @@
 static void on_hello_ack(struct peer *peer, const struct wire_header *header, struct payload *payload)
 {
         requester_on_held(peer, header);
-        connect_on_hello_ack(peer, header);
+        connect_on_answer(peer, header, payload);
 }
 
 /* The handler of each type of message, and the answer to one that was meant for another worker. */
@@ -36,30 +36,33 @@ static const struct {
         [WIRE_WRITE] = { responder_on_write, WIRE_ACK },         [WIRE_ACK] = { requester_on_ack, 0 },
         [WIRE_DONE] = { responder_on_done, WIRE_DONE_ACK },      [WIRE_DONE_ACK] = { requester_on_done_ack, 0 },
         [WIRE_HELLO] = { connect_on_hello, WIRE_HELLO_ACK },     [WIRE_HELLO_ACK] = { on_hello_ack, 0 },
-        [WIRE_DECLINE] = { notice_on_request, WIRE_NOTICE_ACK }, [WIRE_RENEW] = { notice_on_request, WIRE_NOTICE_ACK },
-        [WIRE_NOTICE_ACK] = { connect_on_notice_ack, 0 },        [WIRE_PARTS] = { responder_on_parts, WIRE_DONE_ACK },
+        [WIRE_DECLINE] = { connect_on_notice, WIRE_NOTICE_ACK }, [WIRE_RENEW] = { connect_on_notice, WIRE_NOTICE_ACK },
+        [WIRE_PARTS] = { responder_on_parts, WIRE_DONE_ACK },    [WIRE_NOTICE_ACK] = { connect_on_answer, 0 },
 };
 
 /* Notes the worker at the other end; another one may have started at the same address. */
 static void note_contact(struct peer *peer, uint64_t epoch)
 {
-        if (peer->contact && peer->contact->epoch == epoch)
+        if (peer->contact && peer->contact->view.epoch == epoch)
                 return;
         contact_remove_link(peer, FERRY_E_STALE_METADATA, "another worker answers at its address");
         contact_add_link(contact_get(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
 }
 
-/* Notes the name in a HELLO; an invalid one is ignored. */
+/* Notes the name in a HELLO, unless it is known from metadata or HTTP; an invalid one is ignored. */
 static void note_name(struct peer *peer, const struct wire_header *header, const struct payload *payload)
 {
+        struct contact *contact = peer->contact;
         char name[FERRY_METADATA_NAME_SIZE];
 
+        if (!contact || contact->view.name[0])
+                return;
         if (header->type != WIRE_HELLO || !payload->bytes || payload->length >= sizeof(name))
                 return;
         memcpy(name, payload->bytes, payload->length);
         name[payload->length] = '\0';
         if (ferry_metadata_is_name(name))
-                contact_set_name(peer->contact, name);
+                memcpy(contact->view.name, name, payload->length + 1);
 }
 
 /*
@@ -143,7 +146,7 @@ static void on_ended(void *context, struct link *link)
                 metric_add(engine->metric_failures, 1);
         peer_unindex(peer);
         contact_remove_link(peer, peer->unused ? 0 : link->error, link->detail);
-        peer->ended = engine->peers_ended = true;
+        engine->peers_ended = true;
         DL_FOREACH_SAFE2 (peer->requesters, q, q_next, peer_next)
                 requester_link_ended(q, link->error, link->detail);
         DL_FOREACH_SAFE2 (peer->responders, p, p_next, peer_next)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "peer.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +13,8 @@
 /*
  * Peers: the other end of one link each, with the link's transfers. A peer is made with its link, by the route that
  * opens one or when a transport accepts one; it owns the link, and peers_sweep() frees both once the link has ended and
- * no transfer is left. Only links that were opened here are in the tables by epoch (local) and by address (UCX): each
- * side sends requests over links of its own and answers over those of the other side.
+ * no transfer is left. Each side sends requests over links of its own and answers over those of the other side: links
+ * of UCX that were opened here are in a table by address, and those of the local transport are found in the contact.
  *
  * Thread: the holder of the progress lock.
  */
@@ -35,55 +34,30 @@ struct peer *peer_new(struct engine *engine, struct link *link)
         return peer;
 }
 
-void peer_index_epoch(struct peer *peer, uint64_t epoch)
+void peer_index(struct peer *peer, const char *address)
 {
-        peer->epoch = epoch;
-        HASH_ADD(by_key, peer->engine->peers_by_epoch, epoch, sizeof(peer->epoch), peer);
-        if (!peer->by_key.tbl) /* no memory: the next transfer opens another link */
-                peer->epoch = 0;
-}
-
-void peer_index_address(struct peer *peer, const char *address)
-{
-        (void)snprintf(peer->address, sizeof(peer->address), "%s", address);
-        HASH_ADD(by_key, peer->engine->peers_by_address, address[0], strlen(peer->address), peer);
-        if (!peer->by_key.tbl)
+        (void)text_copy(peer->address, sizeof(peer->address), address);
+        HASH_ADD_STR(peer->engine->peers_by_address, address, peer);
+        if (!peer->hh.tbl) /* no memory: the next transfer opens another link */
                 peer->address[0] = '\0';
 }
 
 void peer_unindex(struct peer *peer)
 {
-        if (peer->epoch)
-                HASH_DELETE(by_key, peer->engine->peers_by_epoch, peer);
-        else if (peer->address[0])
-                HASH_DELETE(by_key, peer->engine->peers_by_address, peer);
-        peer->epoch = 0;
+        if (peer->address[0])
+                HASH_DEL(peer->engine->peers_by_address, peer);
         peer->address[0] = '\0';
 }
 
-/* A link that is ending is not found any more: the next transfer opens another one. */
-static struct peer *usable(struct peer *peer)
+struct peer *peer_find(struct engine *engine, const char *address)
 {
+        struct peer *peer;
+
+        HASH_FIND_STR(engine->peers_by_address, address, peer);
         if (!peer || peer_is_usable(peer))
                 return peer;
-        peer_unindex(peer);
+        peer_unindex(peer); /* the link is ending: the next transfer opens another one */
         return NULL;
-}
-
-struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch)
-{
-        struct peer *peer;
-
-        HASH_FIND(by_key, engine->peers_by_epoch, &epoch, sizeof(epoch), peer);
-        return usable(peer);
-}
-
-struct peer *peer_find_address(struct engine *engine, const char *address)
-{
-        struct peer *peer;
-
-        HASH_FIND(by_key, engine->peers_by_address, address, strlen(address), peer);
-        return usable(peer);
 }
 
 /* Without a HELLO over UCX nothing else is sent: the link would wait for its answer. */
@@ -105,11 +79,17 @@ struct message *peer_message_new(struct peer *peer, const struct wire_header *he
         message->header = *header;
         message->stream = stream;
         message->offset = offset;
-        message->length = header->length;
-        message->verify = (header->flags & WIRE_VERIFY) != 0;
+        message->length = stream ? header->length : 0;
+        message->verify = stream && (header->flags & WIRE_VERIFY);
         message->owner = owner;
         message->transfer = header->transfer;
         return message;
+}
+
+void peer_send_message(struct peer *peer, struct message *message)
+{
+        message->header.from_epoch = peer->engine->epoch;
+        peer->link->transport->ops->send(peer->link, message);
 }
 
 /*
@@ -122,16 +102,14 @@ static void send_with(struct peer *peer, const struct wire_header *header, const
 
         if (!peer_is_usable(peer))
                 return;
-        message = message_new(peer->link->transport);
+        message = peer_message_new(peer, header, payload, 0, NULL);
         if (!message) {
                 peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
-        message->header = *header;
-        message->stream = payload;
-        message->length = payload ? payload->total : 0;
+        message->transfer = 0; /* it waits for no payload of its transfer */
         message->done = header->type == WIRE_HELLO ? hello_sent : NULL;
-        peer->link->transport->ops->send(peer->link, message);
+        peer_send_message(peer, message);
 }
 
 void peer_send(struct peer *peer, const struct wire_header *header)
@@ -139,40 +117,71 @@ void peer_send(struct peer *peer, const struct wire_header *header)
         send_with(peer, header, NULL);
 }
 
-void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status)
+struct wire_header answer_header(const struct wire_header *request, enum wire_type type)
 {
-        const struct wire_header h = {
+        return (struct wire_header){
                 .type = type,
-                .flags = flags,
                 .to_epoch = request->from_epoch,
-                .from_epoch = peer->engine->epoch,
                 .operation = request->operation,
                 .transfer = request->transfer,
-                .seq = request->seq,
-                .status = (uint32_t)status,
-                .offset = request->offset,
-                .length = request->length,
                 .total = request->total,
                 .whole = request->whole,
         };
+}
 
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status)
+{
+        struct wire_header h = answer_header(request, type);
+
+        h.flags = flags;
+        h.seq = request->seq;
+        h.status = (uint32_t)status;
+        h.offset = request->offset;
+        h.length = request->length;
         peer_send(peer, &h);
+}
+
+int peer_error(uint32_t status)
+{
+        switch (status) {
+        case 0:
+        case FERRY_E_SIZE_MISMATCH:
+        case FERRY_E_KIND_MISMATCH:
+        case FERRY_E_METADATA_EXPIRED:
+        case FERRY_E_GONE:
+        case FERRY_E_FORBIDDEN:
+        case FERRY_E_LIMIT_REACHED:
+        case FERRY_E_DRAINING:
+        case FERRY_E_INTERNAL:
+        case FERRY_E_PEER_LOST:
+        case FERRY_E_STALE_METADATA:
+        case FERRY_E_ALREADY_CLAIMED:
+        case FERRY_E_CANCELLED_BY_PEER:
+        case FERRY_E_EXPIRED:
+        case FERRY_E_TIMEOUT:
+        case FERRY_E_STALLED:
+        case FERRY_E_CHECKSUM_MISMATCH:
+        case FERRY_E_TRANSFER_FAILED:
+        case FERRY_E_DECLINED:
+                return (int)status;
+        default:
+                return FERRY_E_PEER_REFUSED;
+        }
 }
 
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
 {
-        const struct engine *engine = peer->engine;
+        const struct stream *name = &peer->engine->name_stream;
         const struct wire_header hello = {
                 .type = WIRE_HELLO,
                 .to_epoch = to_epoch,
-                .from_epoch = engine->epoch,
                 .operation = id, /* unused, but 0 is not allowed */
                 .transfer = id,
-                .length = engine->name_stream.total,
+                .length = name->total,
         };
 
         peer->greeted = true;
-        send_with(peer, &hello, &engine->name_stream);
+        send_with(peer, &hello, name);
 }
 
 void peer_fail(struct peer *peer, int error, const char *detail)
@@ -222,7 +231,7 @@ bool peer_is_shared(const struct peer *peer)
 void peer_released(struct peer *peer)
 {
         peer->last_used_us = clock_now_us();
-        if (peer->ended)
+        if (peer->link->state == LINK_ENDED)
                 peer->engine->peers_ended = true;
 }
 
@@ -253,7 +262,7 @@ void peers_sweep(struct engine *engine)
                 return;
         engine->peers_ended = false;
         DL_FOREACH_SAFE (engine->all_peers, peer, next) {
-                if (!peer->ended || peer_is_busy(peer))
+                if (peer->link->state != LINK_ENDED || peer_is_busy(peer))
                         continue;
                 if (peer->ready)
                         DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);

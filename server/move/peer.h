@@ -18,7 +18,6 @@ struct responder;
 struct peer {
         struct engine *engine;
         struct link *link;
-        uint64_t epoch;                    /* key in peers_by_epoch, of a local link opened here; 0 = none */
         char address[ENGINE_ADDRESS_SIZE]; /* key in peers_by_address, of a UCX link opened here; "" = none */
         struct contact *contact;           /* the worker at the other end; NULL = not known */
         struct peer *contact_prev, *contact_next;
@@ -26,7 +25,6 @@ struct peer {
         bool up;      /* the requesters were told that the link is up */
         bool unused;  /* being closed, because it was not used … */
         bool silent;  /* … or because no message came in time */
-        bool ended;   /* the link has ended; freed after its last requester or responder */
         uint64_t last_used_us;
         uint64_t moved_us; /* when bytes last moved */
 
@@ -41,19 +39,17 @@ struct peer {
 
         bool ready; /* listed in ready_peers: there may be room to send */
         struct peer *ready_prev, *ready_next;
-        UT_hash_handle by_key;    /* in peers_by_epoch or peers_by_address */
+        UT_hash_handle hh;        /* peers_by_address */
         struct peer *prev, *next; /* all_peers */
 };
 
 /* Makes a peer for a link, which it owns from then on. NULL: no memory. */
 struct peer *peer_new(struct engine *engine, struct link *link);
-/* Enters the peer in peers_by_epoch or peers_by_address, where the next transfer finds it. */
-void peer_index_epoch(struct peer *peer, uint64_t epoch);
-void peer_index_address(struct peer *peer, const char *address);
-/* Find a peer whose link is usable; NULL = none. */
-struct peer *peer_find_epoch(struct engine *engine, uint64_t epoch);
-struct peer *peer_find_address(struct engine *engine, const char *address);
-/* Removes it from both tables. */
+/* Enters the peer in peers_by_address, where the next transfer finds it. */
+void peer_index(struct peer *peer, const char *address);
+/* Finds a peer whose link is usable; NULL = none. */
+struct peer *peer_find(struct engine *engine, const char *address);
+/* Removes it from the table, if it is there. */
 void peer_unindex(struct peer *peer);
 
 /*
@@ -71,15 +67,20 @@ static inline bool peer_is_usable(const struct peer *peer)
 }
 
 /*
- * Makes the message of a transfer that sends or receives the header's bytes, which are those of stream from offset on.
- * NULL: no memory.
+ * Makes a message that sends or receives the header's bytes, which are those of stream from offset on; of stream NULL
+ * one without payload. NULL: no memory.
  */
 struct message *peer_message_new(struct peer *peer, const struct wire_header *header, const struct stream *stream,
                                  uint64_t offset, void *owner);
+void peer_send_message(struct peer *peer, struct message *message);
 /* Sends a header without payload. */
 void peer_send(struct peer *peer, const struct wire_header *header);
+/* Makes the header of an answer to a request. */
+struct wire_header answer_header(const struct wire_header *request, enum wire_type type);
 /* Answers a request with a header alone. status: 0 or FERRY_E_*. */
 void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status);
+/* The error that an answer has as its status; one that no worker sends counts as a refusal. 0 = none. Pure. */
+int peer_error(uint32_t status);
 /* Sends a HELLO with this worker's name; id: transfer id of the HELLO_ACK. */
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id);
 /* Fails the link; error and detail end the transfers on it. */

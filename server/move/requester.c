@@ -36,7 +36,7 @@ int requester_new(struct engine *engine, const struct engine_transfer *spec, str
                 requester_free(r);
                 return error;
         }
-        route_init(&r->route, &spec->peer);
+        route_init(&r->route, &r->spec.peer);
         r->route.carriers = spec->carriers;
         *ret_requester = r;
         return 0;
@@ -88,10 +88,8 @@ void requester_link_up(struct requester *r)
 /* A name or a silent link may have used up the time to connect. */
 static void leave_time_to_connect(struct requester *r)
 {
-        uint64_t enough_us = clock_now_us() + ENGINE_RECONNECT_MS * UINT64_C(1000);
-
-        if (r->connect_deadline_us < enough_us)
-                r->connect_deadline_us = enough_us;
+        r->connect_deadline_us =
+                at_least(r->connect_deadline_us, clock_now_us() + ENGINE_RECONNECT_MS * UINT64_C(1000));
 }
 
 /*
@@ -129,31 +127,23 @@ static void start_probes(struct requester *r)
 static void take_route(struct requester *r)
 {
         char reason[sizeof(r->detail)];
-        struct peer *peer;
+        struct peer *peer = route_take(r->engine, &r->route, reason, sizeof(reason));
 
-        switch (route_take(r->engine, &r->route, &peer, reason, sizeof(reason))) {
-        case ROUTE_FOUND:
+        if (peer)
                 use_peer(r, peer);
-                break;
-        case ROUTE_RESOLVING:
-                engine_tick_before(r->engine, r->connect_deadline_us);
-                break;
-        case ROUTE_NONE:
+        else if (reason[0])
                 requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", reason);
-                break;
-        }
+        else
+                engine_tick_before(r->engine, r->connect_deadline_us);
         start_probes(r);
 }
 
 void requester_begin(struct requester *r)
 {
-        r->route.has_fallback = route_has_http(&r->route);
-        r->connect_deadline_us = clock_now_us() + route_connect_us(r->engine, &r->route);
+        r->connect_deadline_us = clock_now_us() + route_begin(r->engine, &r->route);
         HASH_ADD(hh, r->engine->requesters_by_id, spec.id, sizeof(r->spec.id), r);
         if (!r->hh.tbl)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
-        else if (r->engine->stopping)
-                requester_fail(r, FERRY_E_CANCELLED, "the worker is shutting down");
         else
                 take_route(r);
 }
@@ -199,7 +189,7 @@ static void leave_peer(struct requester *r)
 static bool try_again(struct requester *r)
 {
         if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->reported > 0 ||
-            r->engine->stopping || r->peer->link->transport != r->engine->ucx)
+            r->peer->link->transport != r->engine->ucx)
                 return false;
         leave_peer(r);
         r->retried = true;
@@ -368,20 +358,10 @@ static void move(struct requester *r)
 
 static void step(struct requester *r)
 {
-        switch (r->state) {
-        case REQUESTER_MOVING:
-                if (peer_is_usable(r->peer))
-                        move(r);
-                break;
-        case REQUESTER_COMPLETE:
-        case REQUESTER_FAILING:
+        if (r->state == REQUESTER_COMPLETE || r->state == REQUESTER_FAILING)
                 end_when_quiet(r);
-                break;
-        case REQUESTER_ROUTING:
-        case REQUESTER_FINISHING:
-        case REQUESTER_ENDED:
-                break;
-        }
+        else if (r->state == REQUESTER_MOVING && peer_is_usable(r->peer))
+                move(r);
 }
 
 bool requesters_step(struct engine *engine)

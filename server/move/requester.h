@@ -22,12 +22,11 @@
  * A chunk is busy while a transport may touch its memory.
  */
 struct chunk {
-        bool taken;
         bool acked;   /* WRITE */
         uint32_t seq; /* names it to the peer; echoed */
         unsigned sends, receives;
-        uint64_t copied; /* WRITE: bytes that the peer is said to have copied, a part of requester->copying */
-        uint64_t offset, length;
+        uint64_t copied;         /* WRITE: bytes that the peer is said to have copied, a part of requester->copying */
+        uint64_t offset, length; /* length 0 = it is free */
         uint64_t announced, arrived; /* READ: bytes, from the start on */
 };
 
@@ -42,13 +41,8 @@ static inline bool chunk_is_busy(const struct chunk *chunk)
         return chunk->sends > 0 || chunk->receives > 0;
 }
 
-/* A free chunk; NULL = none. It is taken from then on. */
-struct chunk *window_take(struct window *window, uint64_t offset, uint64_t length);
-/* The taken chunk of that name; NULL = none. */
+/* The chunk of that name, which is taken; NULL = none. */
 struct chunk *window_find(struct window *window, uint32_t seq);
-void window_release(struct window *window, struct chunk *chunk);
-/* A taken chunk that no transport touches; NULL = none. */
-struct chunk *window_find_idle(struct window *window);
 
 /*
  * The active side of one transfer, and what its parts share: requester.c begins and ends it, requester_request.c sends
@@ -120,14 +114,16 @@ void requester_note_started(struct requester *requester);
 void requester_report_progress(struct requester *requester);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void requester_note_message(struct requester *requester, const struct message *message, enum message_result result);
-/* Bytes of an unfinished message were copied. */
-void requester_count_copied(struct requester *requester, uint64_t bytes);
+/* Counts what has been copied of an unfinished message since the last call, here or by the peer. Returns the bytes. */
+uint64_t requester_count_copied(struct message *message);
 /* Counts bytes moved and checked. */
 void requester_count_done(struct requester *requester, uint64_t bytes);
 
 /* Enter and leave peer->waiting. */
 void requester_enqueue(struct requester *requester);
 void requester_dequeue(struct requester *requester);
+/* Takes a free chunk for the next length bytes, and counts them to the link. NULL = none is free. */
+struct chunk *requester_take_chunk(struct requester *requester, uint64_t length);
 void requester_release_chunk(struct requester *requester, struct chunk *chunk);
 /* Frees the chunks whose memory no transport touches. Whether all are free. */
 bool requester_release_idle(struct requester *requester);

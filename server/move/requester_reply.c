@@ -12,30 +12,6 @@
  * transport touches keeps it.
  */
 
-/* Maps a status to an error; one that a responder cannot send counts as a refusal. */
-static int error_of_status(uint32_t status)
-{
-        switch (status) {
-        case FERRY_E_KIND_MISMATCH:
-        case FERRY_E_SIZE_MISMATCH:
-        case FERRY_E_METADATA_EXPIRED:
-        case FERRY_E_STALE_METADATA:
-        case FERRY_E_ALREADY_CLAIMED:
-        case FERRY_E_LIMIT_REACHED:
-        case FERRY_E_CANCELLED_BY_PEER:
-        case FERRY_E_EXPIRED:
-        case FERRY_E_DECLINED:
-        case FERRY_E_TIMEOUT:
-        case FERRY_E_STALLED:
-        case FERRY_E_CHECKSUM_MISMATCH:
-        case FERRY_E_TRANSFER_FAILED:
-        case FERRY_E_PEER_LOST:
-                return (int)status;
-        default:
-                return FERRY_E_PEER_REFUSED;
-        }
-}
-
 /* The sentence for users that goes with an error of the peer. */
 static const char *sentence_of(int error)
 {
@@ -52,7 +28,7 @@ static const char *sentence_of(int error)
 /* The responder has ended, for the reason in h; the requester's own reason, if any, takes precedence. */
 static void refused(struct requester *r, const struct wire_header *h)
 {
-        int error = error_of_status(h->status);
+        int error = peer_error(h->status);
 
         /* A retry over a new link, and the peer does not remember the transfer's end. */
         if (r->retried && r->accord == REQUESTER_ASKS &&
@@ -132,7 +108,7 @@ static void piece_received(struct message *message)
 {
         struct requester *r = message->owner;
 
-        requester_count_copied(r, peer_count_copied(r->peer, message));
+        (void)requester_count_copied(message);
         if (r->error == 0 && r->spec.request_max &&
             message->copied - message->arrived >= r->spec.request_max(r->spec.context))
                 tell_arrived(r, message, message->copied);
@@ -202,12 +178,10 @@ void requester_on_data(struct peer *peer, const struct wire_header *h, struct pa
 
 void requester_on_held(struct peer *peer, const struct wire_header *h)
 {
-        struct requester *r = requester_find(peer->engine, h->transfer);
+        struct requester *r = h->status ? NULL : requester_of(peer, h);
 
-        if (!r || r->peer != peer || r->spec.direction != ENGINE_READ || r->next == 0 || r->state != REQUESTER_MOVING ||
-            r->error || h->status || h->from_epoch != r->spec.peer.epoch)
-                return;
-        requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */
+        if (r && r->spec.direction == ENGINE_READ && r->next > 0 && r->state == REQUESTER_MOVING && !r->error)
+                requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */
 }
 
 /* ---- ACK, DONE_ACK ---- */

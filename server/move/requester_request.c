@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <stdlib.h>
 
-#include "base/clock.h"
+#include "base/util.h"
 #include "engine_internal.h"
 #include "message/ranges.h"
 #include "requester.h"
@@ -63,7 +63,7 @@ static bool send_parts(struct requester *r, size_t first, size_t n)
         (void)stream_init(&named->stream, &named->segment, 1); /* of one segment it owns nothing */
         message->force_inline = true;
         message->done = parts_sent;
-        r->peer->link->transport->ops->send(r->peer->link, message);
+        peer_send_message(r->peer, message);
         return true;
 }
 
@@ -101,21 +101,6 @@ static struct wire_header request_header(const struct requester *r, const struct
         return h;
 }
 
-/* Takes a free chunk for the next length bytes, and counts them to the link. NULL = none is free. */
-static struct chunk *take_chunk(struct requester *r, uint64_t length)
-{
-        struct chunk *chunk = window_take(&r->window, r->next, length);
-
-        if (!chunk)
-                return NULL;
-        r->next += length;
-        r->in_flight += length;
-        r->peer->requested += length;
-        if (r->peer->link->state == LINK_UP)
-                requester_note_started(r);
-        return chunk;
-}
-
 /* The most bytes that the next request may name. */
 static uint64_t wanted_size(const struct requester *r)
 {
@@ -131,32 +116,30 @@ static uint64_t wanted_size(const struct requester *r)
 /* The size of the next READ. What its transport tells the progress of need not be small to be passed on soon. */
 static uint64_t read_size(const struct requester *r)
 {
-        uint64_t length = wanted_size(r), most = length;
+        uint64_t length = wanted_size(r);
 
         if (r->spec.request_max && r->peer->link->transport->ops->request_size)
-                most = r->spec.request_max(r->spec.context);
-        return length < most ? length : most;
+                length = at_most(length, r->spec.request_max(r->spec.context));
+        return length;
 }
 
 /* Sends the next READ. Returns false when no chunk is free; true also when the requester has failed. */
 static bool ask_read(struct requester *r)
 {
-        struct link *link = r->peer->link;
-        uint64_t length = read_size(r);
-        struct chunk *chunk = take_chunk(r, length);
+        struct chunk *chunk = requester_take_chunk(r, read_size(r));
+        struct wire_header header;
         struct message *message;
 
         if (!chunk)
                 return false;
-        message = message_new(link->transport);
+        header = request_header(r, chunk, chunk->offset, chunk->length);
+        message = peer_message_new(r->peer, &header, NULL, 0, NULL);
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return true;
         }
-        message->header = request_header(r, chunk, chunk->offset, length);
         message->done = request_sent;
-        message->transfer = r->spec.id;
-        link->transport->ops->send(link, message);
+        peer_send_message(r->peer, message);
         return true;
 }
 
@@ -184,10 +167,8 @@ void requester_chunk_written(struct requester *r, struct chunk *chunk)
 static void piece_written(struct message *message)
 {
         struct requester *r = message->owner;
-        uint64_t bytes = peer_count_copied(r->peer, message);
 
-        window_find(&r->window, message->header.seq)->copied += bytes;
-        requester_count_copied(r, bytes);
+        window_find(&r->window, message->header.seq)->copied += requester_count_copied(message);
 }
 
 /* The transport has done with a fragment of a WRITE. What has become of it the ACK says, or the end of the link. */
@@ -219,7 +200,7 @@ static bool send_fragment(struct requester *r, struct chunk *chunk, uint64_t off
         if (header.flags & WIRE_FINAL)
                 r->accord = REQUESTER_ASKS;
         chunk->sends++;
-        r->peer->link->transport->ops->send(r->peer->link, message);
+        peer_send_message(r->peer, message);
         return r->error == 0;
 }
 
@@ -255,7 +236,7 @@ static bool ask_write(struct requester *r)
         const struct transport_ops *ops = link->transport->ops;
         uint64_t size = write_size(r, wanted_size(r)), fragment;
         bool must_wait = r->spec.verify && r->in_flight >= ENGINE_VERIFIED_MAX;
-        struct chunk *chunk = size > 0 && !must_wait ? take_chunk(r, size) : NULL;
+        struct chunk *chunk = size > 0 && !must_wait ? requester_take_chunk(r, size) : NULL;
 
         if (!chunk)
                 return false;

@@ -7,51 +7,9 @@
 
 #include "base/space.h"
 #include "base/state.h"
+#include "base/util.h"
 #include "engine_internal.h"
 #include "requester.h"
-
-/*
- * The window of a transfer: see requester.h. A chunk's name is its place in the table and a generation, so that a late
- * answer to an earlier chunk in the same place is not taken for its own.
- */
-
-struct chunk *window_take(struct window *window, uint64_t offset, uint64_t length)
-{
-        for (uint32_t i = 0; i < ENGINE_WINDOW_MAX; i++) {
-                struct chunk *chunk = &window->chunks[i];
-
-                if (chunk->taken)
-                        continue;
-                *chunk = (struct chunk){ .taken = true,
-                                         .seq = window->generation++ * ENGINE_WINDOW_MAX + i,
-                                         .offset = offset,
-                                         .length = length };
-                window->n_taken++;
-                return chunk;
-        }
-        return NULL;
-}
-
-struct chunk *window_find(struct window *window, uint32_t seq)
-{
-        struct chunk *chunk = &window->chunks[seq % ENGINE_WINDOW_MAX];
-
-        return chunk->taken && chunk->seq == seq ? chunk : NULL;
-}
-
-void window_release(struct window *window, struct chunk *chunk)
-{
-        window->n_taken--;
-        *chunk = (struct chunk){ 0 };
-}
-
-struct chunk *window_find_idle(struct window *window)
-{
-        for (size_t i = 0; i < ENGINE_WINDOW_MAX && window->n_taken > 0; i++)
-                if (window->chunks[i].taken && !chunk_is_busy(&window->chunks[i]))
-                        return &window->chunks[i];
-        return NULL;
-}
 
 /*
  * A requester's states, and what its files share: its messages' headers, progress, chunks and failure. The table is the
@@ -102,7 +60,6 @@ struct wire_header requester_header(const struct requester *r, enum wire_type ty
         struct wire_header h = {
                 .type = type,
                 .to_epoch = r->spec.peer.epoch,
-                .from_epoch = r->engine->epoch,
                 .operation = r->spec.remote_operation,
                 .transfer = r->spec.id,
                 .total = r->spec.total,
@@ -145,15 +102,18 @@ void requester_report_progress(struct requester *r)
 {
         uint64_t bytes = r->done + r->copying;
 
-        if (bytes > r->reported)
-                r->reported = bytes;
+        r->reported = at_least(r->reported, bytes);
         r->spec.progress(r->spec.context, bytes);
 }
 
-void requester_count_copied(struct requester *r, uint64_t bytes)
+uint64_t requester_count_copied(struct message *message)
 {
+        struct requester *r = message->owner;
+        uint64_t bytes = peer_count_copied(r->peer, message);
+
         r->copying += bytes;
         requester_report_progress(r);
+        return bytes;
 }
 
 void requester_count_done(struct requester *r, uint64_t bytes)
@@ -164,6 +124,38 @@ void requester_count_done(struct requester *r, uint64_t bytes)
 }
 
 /* ---- chunks ---- */
+
+/*
+ * A chunk's name is its place in the window and a generation, so that a late answer to an earlier chunk in the same
+ * place is not taken for its own.
+ */
+struct chunk *window_find(struct window *window, uint32_t seq)
+{
+        struct chunk *chunk = &window->chunks[seq % ENGINE_WINDOW_MAX];
+
+        return chunk->length > 0 && chunk->seq == seq ? chunk : NULL;
+}
+
+struct chunk *requester_take_chunk(struct requester *r, uint64_t length)
+{
+        struct window *window = &r->window;
+        uint32_t i = 0;
+
+        if (window->n_taken == ENGINE_WINDOW_MAX)
+                return NULL;
+        while (window->chunks[i].length > 0)
+                i++;
+        window->chunks[i] = (struct chunk){ .seq = window->generation++ * ENGINE_WINDOW_MAX + i,
+                                            .offset = r->next,
+                                            .length = length };
+        window->n_taken++;
+        r->next += length;
+        r->in_flight += length;
+        r->peer->requested += length;
+        if (r->peer->link->state == LINK_UP)
+                requester_note_started(r);
+        return &window->chunks[i];
+}
 
 void requester_dequeue(struct requester *r)
 {
@@ -187,7 +179,8 @@ void requester_release_chunk(struct requester *r, struct chunk *chunk)
         r->in_flight -= chunk->length;
         r->peer->requested -= chunk->length;
         r->copying -= chunk->copied;
-        window_release(&r->window, chunk);
+        r->window.n_taken--;
+        *chunk = (struct chunk){ 0 };
         if (r->peer->waiting)
                 peer_ready(r->peer);
 }
@@ -198,10 +191,9 @@ void requester_release_chunk(struct requester *r, struct chunk *chunk)
  */
 bool requester_release_idle(struct requester *r)
 {
-        struct chunk *chunk;
-
-        while ((chunk = window_find_idle(&r->window)))
-                requester_release_chunk(r, chunk);
+        for (size_t i = 0; i < ENGINE_WINDOW_MAX && r->window.n_taken > 0; i++)
+                if (r->window.chunks[i].length > 0 && !chunk_is_busy(&r->window.chunks[i]))
+                        requester_release_chunk(r, &r->window.chunks[i]);
         return r->window.n_taken == 0;
 }
 

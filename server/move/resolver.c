@@ -20,8 +20,8 @@
  * the result is not kept. An address that --allow-peer does not admit is refused after the resolution, so that a name
  * cannot lead past the list.
  *
- * Thread: the holder of the progress lock, but for run() and resolver_parse(). Lock: the resolution's own, which guards
- * engine and references: the engine clears its pointer when it ends, and a task that comes back later frees alone.
+ * Thread: the holder of the progress lock, but for run() and resolver_parse(). Lock: the resolution's own: the engine
+ * clears its pointer there when it ends, and a task that comes back later frees alone.
  */
 
 enum { RESOLUTIONS_MAX = 16 }; /* at once */
@@ -34,8 +34,8 @@ struct resolution {
         struct pool_task task;
         char text[ENGINE_ADDRESS_SIZE];
         int family; /* preferred */
-        pthread_mutex_t lock;
-        unsigned references;
+        atomic_uint references;
+        pthread_mutex_t lock;  /* guards engine */
         struct engine *engine; /* NULL = the engine has ended */
         /* The task's, until it posts COMMAND_RESOLVED: */
         int result;
@@ -48,12 +48,7 @@ struct resolution {
 /* Drops a reference. The last one frees, on whatever thread. */
 static void unref(struct resolution *resolution)
 {
-        bool last;
-
-        (void)pthread_mutex_lock(&resolution->lock);
-        last = --resolution->references == 0;
-        (void)pthread_mutex_unlock(&resolution->lock);
-        if (!last)
+        if (atomic_fetch_sub(&resolution->references, 1) > 1)
                 return;
         (void)pthread_mutex_destroy(&resolution->lock);
         free(resolution);
@@ -120,7 +115,7 @@ static enum pool_verdict run(struct pool_task *task)
         (void)pthread_mutex_lock(&resolution->lock);
         if (resolution->engine) { /* the allowlist outlives it */
                 resolution->result = r < 0 ? r : screen(resolution->engine->allowlist, host, &resolution->resolved);
-                (void)command_post_reserved(resolution->engine, &command);
+                (void)command_post(resolution->engine, &command);
         }
         (void)pthread_mutex_unlock(&resolution->lock);
         return POOL_DONE;
@@ -129,16 +124,6 @@ static enum pool_verdict run(struct pool_task *task)
 static void ran(struct pool_task *task)
 {
         unref(FERRY_CONTAINER_OF(task, struct resolution, task));
-}
-
-static struct resolution *find(const struct engine *engine, const char *text)
-{
-        struct resolution *resolution;
-
-        DL_FOREACH (engine->resolutions, resolution)
-                if (strcmp(resolution->text, text) == 0)
-                        return resolution;
-        return NULL;
 }
 
 /* Adds a task. Returns -EINPROGRESS; -EAGAIN when RESOLUTIONS_MAX are under way or the pool has no thread; -ENOMEM. */
@@ -156,7 +141,7 @@ static int start(struct engine *engine, const char *text, int family)
         strcpy(resolution->text, text); /* fits: it was parsed */
         resolution->family = family;
         (void)pthread_mutex_init(&resolution->lock, NULL);
-        resolution->references = 2;
+        atomic_init(&resolution->references, 2);
         resolution->engine = engine;
         resolution->task = (struct pool_task){ .run = run, .done = ran, .class = POOL_NAME };
         if (!pool_add(engine->tasks, &resolution->task)) {
@@ -170,9 +155,12 @@ static int start(struct engine *engine, const char *text, int family)
 
 int resolver_ask(struct engine *engine, const char *text, int family, struct resolved *ret_resolved)
 {
-        const struct resolution *resolution = find(engine, text);
+        const struct resolution *resolution;
         int r;
 
+        DL_FOREACH (engine->resolutions, resolution)
+                if (strcmp(resolution->text, text) == 0)
+                        break;
         if (!resolution) {
                 r = resolver_parse(engine->allowlist, text, family, ret_resolved);
                 return r == -ENOENT ? start(engine, text, family) : r;

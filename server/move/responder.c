@@ -78,8 +78,8 @@ static bool has_all(const struct responder *r)
         if (r->state == RESPONDER_COMPLETE || r->state == RESPONDER_SERVED)
                 return true;
         if (r->direction == ENGINE_WRITE)
-                return r->bytes == r->total;
-        return r->answered >= r->total;
+                return r->bytes == r->request.total;
+        return r->answered >= r->request.total;
 }
 
 void responder_on_done(struct peer *peer, const struct wire_header *h, struct payload *payload)
@@ -91,7 +91,7 @@ void responder_on_done(struct peer *peer, const struct wire_header *h, struct pa
                 answer_late_done(peer, h);
                 return;
         }
-        if (r->peer != peer || r->operation != h->operation || !ferry_key_equal(r->key, h->key)) {
+        if (r->peer != peer || r->request.operation != h->operation || !ferry_key_equal(r->request.key, h->key)) {
                 if (!quiet)
                         responder_refuse(peer, h, WIRE_DONE_ACK, FERRY_E_PEER_REFUSED);
                 return;
@@ -101,14 +101,14 @@ void responder_on_done(struct peer *peer, const struct wire_header *h, struct pa
         if (h->status != 0) {
                 responder_fail(r, engine_error_of_peer(h->status), FERRY_E_TRANSFER_FAILED,
                                "the peer ended the transfer");
-        } else if (h->length != r->total || !has_all(r)) {
+        } else if (h->length != r->request.total || !has_all(r)) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_SIZE_MISMATCH,
                                "the peer reported completion before all bytes had moved");
         } else if (r->error == 0 || r->state == RESPONDER_SERVED) {
                 /* The reader has every byte, whatever the results of the sends; a cancel meanwhile was too late. */
                 r->error = r->wire_error = 0;
                 r->detail[0] = '\0';
-                r->bytes = r->total;
+                r->bytes = r->request.total;
                 responder_set_state(r, RESPONDER_COMPLETE);
         }
         if (r->state == RESPONDER_SERVED)
@@ -118,15 +118,6 @@ void responder_on_done(struct peer *peer, const struct wire_header *h, struct pa
 
 /* ---- the end ---- */
 
-static void send_done_ack(const struct responder *r)
-{
-        struct wire_header h = responder_header(r, WIRE_DONE_ACK);
-
-        h.status = (uint32_t)r->wire_error;
-        h.length = r->bytes;
-        peer_send(r->peer, &h);
-}
-
 /*
  * Tells the operation, then the peer, and frees. What can wait, waking the operation's waiters, is left to the end of
  * the round (wake_due).
@@ -135,13 +126,14 @@ static void end(struct responder *r)
 {
         struct engine *engine = r->peer->engine;
         struct engine_outcome outcome = { .error = r->error, .bytes = r->error ? r->reported : r->bytes };
+        struct wire_header done = answer_header(&r->request, WIRE_DONE_ACK);
 
         responder_set_state(r, RESPONDER_ENDED);
         if (outcome.bytes > 0)
                 peer_name_transport(r->peer, r->gpu_path, outcome.transport);
         (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
         contact_count(r->peer->contact, &outcome);
-        tombstone_add(engine, r->transfer, r->wire_error);
+        tombstone_add(engine, r->request.transfer, r->wire_error);
         responder_stop_pending(r);
         if (r->hh.tbl)
                 HASH_DEL(engine->responders_by_transfer, r);
@@ -151,15 +143,17 @@ static void end(struct responder *r)
         r->claim.ended(r->claim.context, &outcome);
         engine->wake_due = true;
         /* Unasked if the responder has failed, so that a requester that waits for no answer learns of it, too. */
-        if (r->wants_done_ack || (r->error && !r->done_received))
-                send_done_ack(r);
+        if (r->wants_done_ack || (r->error && !r->done_received)) {
+                done.status = (uint32_t)r->wire_error;
+                done.length = r->bytes;
+                peer_send(r->peer, &done);
+        }
         peer_released(r->peer);
         stream_clear(&r->stream);
         free(r->named);
         free(r->parts);
         free(r->segments);
-        free(r->reads);
-        explicit_bzero(r->key, sizeof(r->key));
+        explicit_bzero(r->request.key, sizeof(r->request.key));
         free(r);
 }
 
@@ -226,6 +220,7 @@ static enum engine_direction direction_of(const struct wire_header *h)
 static int claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
 {
         struct engine *engine = peer->engine;
+        const struct engine_peer_view *view = peer->contact ? &peer->contact->view : NULL;
         struct engine_claim_request request = {
                 .operation = h->operation,
                 .transfer = h->transfer,
@@ -233,7 +228,7 @@ static int claim(struct peer *peer, const struct wire_header *h, struct responde
                 .total = h->total,
                 .whole = h->whole,
                 .peer_epoch = h->from_epoch,
-                .peer_name = peer->contact && peer->contact->epoch == h->from_epoch ? peer->contact->name : NULL,
+                .peer_name = view && view->epoch == h->from_epoch && view->name[0] ? view->name : NULL,
         };
         struct responder *r;
         int error;
@@ -255,14 +250,9 @@ static int claim(struct peer *peer, const struct wire_header *h, struct responde
         engine->wake_due = true;
         r->peer = peer;
         r->number = ++engine->n_responders;
-        r->transfer = h->transfer;
-        r->operation = h->operation;
-        r->peer_epoch = h->from_epoch;
+        r->request = *h;
         r->direction = request.direction;
-        r->total = h->total;
-        r->whole = h->whole;
-        memcpy(r->key, h->key, sizeof(r->key));
-        HASH_ADD(hh, engine->responders_by_transfer, transfer, sizeof(r->transfer), r);
+        HASH_ADD(hh, engine->responders_by_transfer, request.transfer, sizeof(h->transfer), r);
         DL_APPEND2(peer->responders, r, peer_prev, peer_next);
         peer->n_transfers++;
         metric_add(engine->metric_claims, 1);
@@ -304,13 +294,13 @@ int responder_claim(struct peer *peer, const struct wire_header *h, struct respo
                         return FERRY_E_CANCELLED_BY_PEER;
                 return claim(peer, h, ret);
         }
-        if (r->operation != h->operation || !ferry_key_equal(r->key, h->key))
+        if (r->request.operation != h->operation || !ferry_key_equal(r->request.key, h->key))
                 return FERRY_E_PEER_REFUSED;
         if (r->peer != peer)
                 return FERRY_E_PEER_LOST; /* the requester has lost the link of its claim, and tries another one */
         if (r->direction != direction_of(h))
                 return FERRY_E_KIND_MISMATCH;
-        if (h->total != r->total || h->whole != r->whole)
+        if (h->total != r->request.total || h->whole != r->request.whole)
                 return FERRY_E_SIZE_MISMATCH;
         if (r->error)
                 return r->wire_error;
@@ -335,7 +325,7 @@ static int take_parts(struct responder *r)
                 return FERRY_E_TRANSFER_FAILED;
         free(r->named);
         r->named = NULL;
-        if (r->parts->end > r->whole)
+        if (r->parts->end > r->request.whole)
                 return FERRY_E_SIZE_MISMATCH;
         n = ranges_segments(r->parts, &offer, &r->segments);
         if (n == 0 || stream_init(&r->stream, r->segments, n) < 0)
@@ -378,9 +368,9 @@ static int name_parts(struct responder *r, const uint8_t *bytes, size_t size)
                         return FERRY_E_LIMIT_REACHED;
                 r->n_named++;
         }
-        if (r->named_bytes < r->total)
+        if (r->named_bytes < r->request.total)
                 return 0;
-        return r->named_bytes == r->total ? take_parts(r) : FERRY_E_SIZE_MISMATCH;
+        return r->named_bytes == r->request.total ? take_parts(r) : FERRY_E_SIZE_MISMATCH;
 }
 
 void responder_on_parts(struct peer *peer, const struct wire_header *h, struct payload *payload)

@@ -38,14 +38,12 @@ struct responder {
         struct peer *peer;
         enum responder_state state; /* responder_set_state */
         uint64_t number;            /* unique in this engine, unlike the transfer's id, which the peer chooses */
-        uint64_t transfer, operation, peer_epoch;
+        struct wire_header request; /* that claimed: operation, key and sizes of the transfer */
         enum engine_direction direction;
-        uint8_t key[FERRY_KEY_SIZE];
         /* The bytes: where they are, and how many have moved. */
         struct engine_claim claim;
-        struct stream stream;  /* of the transfer, once its parts are named; else of all of the offer */
-        uint64_t total, whole; /* bytes of the transfer, and of the offer */
-        struct range *named;   /* by PARTS so far … */
+        struct stream stream; /* of the transfer, once its parts are named; else of all of the offer */
+        struct range *named;  /* by PARTS so far … */
         size_t n_named, named_room;
         uint64_t named_bytes;
         struct ranges *parts;     /* … and once all are; NULL = of all of the offer */
@@ -57,11 +55,11 @@ struct responder {
         uint32_t fragments_seq; /* of the WRITE whose fragments [fragments_start, fragments_end) are in place */
         uint64_t fragments_start, fragments_end; /* fragments_end 0 = none */
         /* Messages under way, and requests that wait. */
-        unsigned in_flight;           /* sends and receives whose memory a transport may touch */
-        unsigned n_receives;          /* WRITEs whose bytes a transport fetches, or will */
-        uint64_t sending;             /* of its sends, a part of peer->served */
-        uint64_t held_us;             /* when the requester was last told that a READ is held */
-        struct responder_read *reads; /* ring of ENGINE_WINDOW_MAX; NULL = none has waited yet */
+        unsigned in_flight;                             /* sends and receives whose memory a transport may touch */
+        unsigned n_receives;                            /* WRITEs whose bytes a transport fetches, or will */
+        uint64_t sending;                               /* of its sends, a part of peer->served */
+        uint64_t held_us;                               /* when the requester was last told that a READ is held */
+        struct responder_read reads[ENGINE_WINDOW_MAX]; /* a ring of those that wait */
         unsigned first_read, n_reads;
         bool pending; /* listed in peer->pending: has READs to answer */
         bool held;    /* listed in engine->held_responders: the next READ waits for bytes */
@@ -89,15 +87,10 @@ struct responder *responder_find(struct engine *engine, uint64_t transfer);
 
 /* Refuses a request, which need not have a responder: status is FERRY_E_*. */
 void responder_refuse(struct peer *peer, const struct wire_header *request, enum wire_type type, int status);
-/* Makes the header of a message to the requester. */
-struct wire_header responder_header(const struct responder *responder, enum wire_type type);
 
 void responder_report_progress(struct responder *responder);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
 void responder_note_message(struct responder *responder, const struct message *message, enum message_result result);
-/* A send begins, and ends. */
-void responder_sends(struct responder *responder, const struct message *message);
-void responder_sent(struct responder *responder, const struct message *message);
 /* Counts what has been copied of a message so far, here or by the peer. */
 void responder_count_copied(struct message *message);
 /* Counts moved bytes. */

@@ -1,6 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include <stdlib.h>
-
 #include "engine_internal.h"
 #include "responder.h"
 
@@ -19,10 +17,14 @@
 static void data_sent(struct message *message, enum message_result result)
 {
         struct responder *r = message->owner;
-
         bool untold = result != MESSAGE_OK && result != MESSAGE_LOST; /* the peer never gets it */
 
-        responder_sent(r, message);
+        r->in_flight--;
+        r->copying -= message->counted;
+        r->sending -= message->length;
+        r->peer->served -= message->length;
+        if (r->peer->pending)
+                peer_ready(r->peer);
         if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
                 responder_set_state(r, r->error ? RESPONDER_FAILING : RESPONDER_SERVING);
         responder_note_message(r, message, result);
@@ -43,7 +45,7 @@ static bool data_wanted(struct message *message)
 static void send_data(struct responder *r, const struct responder_read *read, uint64_t at, uint64_t length,
                       bool force_inline)
 {
-        struct wire_header header = responder_header(r, WIRE_DATA);
+        struct wire_header header = answer_header(&r->request, WIRE_DATA);
         struct message *message;
 
         header.seq = read->seq;
@@ -51,7 +53,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         header.length = length;
         if (read->verify)
                 header.flags |= WIRE_VERIFY;
-        if (length == r->total && length <= WIRE_INLINE_MAX)
+        if (length == r->request.total && length <= WIRE_INLINE_MAX)
                 header.flags |= WIRE_FINAL;
         message = peer_message_new(r->peer, &header, &r->stream, header.offset, r);
         if (!message) {
@@ -65,8 +67,10 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         message->piece_done = responder_count_copied;
         message->done = data_sent;
         r->answered += length;
-        responder_sends(r, message);
-        r->peer->link->transport->ops->send(r->peer->link, message);
+        r->in_flight++;
+        r->sending += length;
+        r->peer->served += length;
+        peer_send_message(r->peer, message);
 }
 
 /* How many of a READ's remaining bytes can be sent now. */
@@ -143,12 +147,6 @@ void responders_send(struct peer *peer)
 /* Queues a READ, and answers as many as can be. A peer that has asked for more at once than it may fails. */
 static void queue_read(struct responder *r, const struct responder_read *read)
 {
-        if (!r->reads)
-                r->reads = calloc(ENGINE_WINDOW_MAX, sizeof(*r->reads));
-        if (!r->reads) {
-                responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
-                return;
-        }
         if (r->n_reads == ENGINE_WINDOW_MAX) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_LIMIT_REACHED,
                                "the peer requested more chunks at once than allowed");
@@ -217,7 +215,7 @@ static uint64_t follow_fragments(struct responder *r, const struct wire_header *
 /* The bytes of a WRITE are in place, unless it has failed: confirms them. */
 static void stored(struct responder *r, const struct wire_header *write)
 {
-        struct wire_header ack = responder_header(r, WIRE_ACK);
+        struct wire_header ack = answer_header(&r->request, WIRE_ACK);
 
         ack.seq = write->seq;
         ack.offset = follow_fragments(r, write);
@@ -226,7 +224,7 @@ static void stored(struct responder *r, const struct wire_header *write)
                 ack.status = (uint32_t)r->wire_error;
         else
                 responder_add_progress(r, write->length);
-        if ((write->flags & WIRE_FINAL) && write->length == r->total && !r->error) {
+        if ((write->flags & WIRE_FINAL) && write->length == r->request.total && !r->error) {
                 ack.flags = WIRE_FINAL;
                 responder_set_state(r, RESPONDER_COMPLETE);
         }

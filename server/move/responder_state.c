@@ -19,35 +19,26 @@
  * Transfers are named at random, so a short list for each remainder will do, in which the newest takes the place of the
  * oldest. With a single place each, one in a thousand would be gone at once.
  */
-static struct tombstones *list_of(struct engine *engine, uint64_t transfer)
-{
-        return &engine->tombstones[transfer % ENGINE_TOMBSTONE_LISTS];
-}
-
 void tombstone_add(struct engine *engine, uint64_t transfer, int wire_error)
 {
-        struct tombstones *list = list_of(engine, transfer);
+        struct tombstone *list = engine->tombstones[transfer % ENGINE_TOMBSTONE_LISTS];
 
-        list->newest = (list->newest + 1) % ENGINE_TOMBSTONE_LIST;
-        list->all[list->newest] = (struct tombstone){ .transfer = transfer, .wire_error = wire_error };
+        memmove(list + 1, list, (ENGINE_TOMBSTONE_LIST - 1) * sizeof(*list));
+        *list = (struct tombstone){ .transfer = transfer, .wire_error = wire_error };
 }
 
 const struct tombstone *tombstone_find(struct engine *engine, uint64_t transfer)
 {
-        const struct tombstones *list = list_of(engine, transfer);
+        const struct tombstone *list = engine->tombstones[transfer % ENGINE_TOMBSTONE_LISTS];
 
-        for (unsigned i = 0; i < ENGINE_TOMBSTONE_LIST; i++) {
-                const struct tombstone *tombstone =
-                        &list->all[(list->newest + ENGINE_TOMBSTONE_LIST - i) % ENGINE_TOMBSTONE_LIST];
-
-                if (tombstone->transfer == transfer)
-                        return tombstone; /* the newest of that name */
-        }
+        for (size_t i = 0; i < ENGINE_TOMBSTONE_LIST; i++)
+                if (list[i].transfer == transfer)
+                        return &list[i]; /* the newest of that name */
         return NULL;
 }
 
 /*
- * A responder's states, and what its files share: answers, progress, the share of the link's window, and failure. The
+ * A responder's states, and what its files share: answers, progress, and failure. The
  * table is the contract; scripts/draw-states makes the diagram in the README from it.
  *
  * Thread: the holder of the progress lock.
@@ -95,19 +86,6 @@ void responder_refuse(struct peer *peer, const struct wire_header *request, enum
         peer_answer(peer, request, type, 0, status);
 }
 
-struct wire_header responder_header(const struct responder *r, enum wire_type type)
-{
-        return (struct wire_header){
-                .type = type,
-                .to_epoch = r->peer_epoch,
-                .from_epoch = r->peer->engine->epoch,
-                .operation = r->operation,
-                .transfer = r->transfer,
-                .total = r->total,
-                .whole = r->whole,
-        };
-}
-
 /* ---- progress ---- */
 
 void responder_note_message(struct responder *r, const struct message *message, enum message_result result)
@@ -120,12 +98,9 @@ void responder_note_message(struct responder *r, const struct message *message, 
 
 void responder_report_progress(struct responder *r)
 {
-        uint64_t bytes = r->bytes + r->copying;
+        uint64_t bytes = at_most(r->bytes + r->copying, r->request.total);
 
-        if (bytes > r->total)
-                bytes = r->total;
-        if (bytes > r->reported)
-                r->reported = bytes;
+        r->reported = at_least(r->reported, bytes);
         r->claim.progress(r->claim.context, bytes);
 }
 
@@ -139,9 +114,7 @@ void responder_count_copied(struct message *message)
 
 void responder_add_progress(struct responder *r, uint64_t bytes)
 {
-        r->bytes += bytes;
-        if (r->bytes > r->total)
-                r->bytes = r->total;
+        r->bytes = at_most(r->bytes + bytes, r->request.total);
         peer_note_moved(r->peer, bytes);
         responder_report_progress(r);
 }
@@ -159,7 +132,7 @@ void responder_set_held(struct responder *r, bool held)
 
 void responder_send_held(struct responder *r, uint32_t seq)
 {
-        struct wire_header h = responder_header(r, WIRE_HELLO_ACK);
+        struct wire_header h = answer_header(&r->request, WIRE_HELLO_ACK);
 
         r->held_us = clock_now_us();
         h.seq = seq;
@@ -173,25 +146,6 @@ void responder_stop_pending(struct responder *r)
                 return;
         r->pending = false;
         DL_DELETE2(r->peer->pending, r, pending_prev, pending_next);
-}
-
-/* ---- the link's window ---- */
-
-void responder_sends(struct responder *r, const struct message *message)
-{
-        r->in_flight++;
-        r->sending += message->length;
-        r->peer->served += message->length;
-}
-
-void responder_sent(struct responder *r, const struct message *message)
-{
-        r->in_flight--;
-        r->copying -= message->counted;
-        r->sending -= message->length;
-        r->peer->served -= message->length;
-        if (r->peer->pending)
-                peer_ready(r->peer);
 }
 
 /* ---- failing ---- */
@@ -209,6 +163,6 @@ void responder_fail(struct responder *r, int error, int wire_error, const char *
         if (r->state == RESPONDER_SERVING) /* else DONE decides, the end of the one message, or the grace time */
                 responder_set_state(r, RESPONDER_FAILING);
         if (peer_is_usable(r->peer))
-                r->peer->link->transport->ops->cancel(r->peer->link, r->transfer);
+                r->peer->link->transport->ops->cancel(r->peer->link, r->request.transfer);
         responder_mark(r);
 }

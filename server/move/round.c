@@ -42,7 +42,7 @@ static void revoke(struct engine *engine, const struct command *command)
         struct responder *r, *next;
 
         HASH_ITER (hh, engine->responders_by_transfer, r, next)
-                if (r->operation == command->id)
+                if (r->request.operation == command->id)
                         responder_fail(r, command->reason, command->wire_reason, "");
 }
 
@@ -66,6 +66,7 @@ static void stop(struct engine *engine)
         struct responder *p, *p_next;
 
         engine->stopping = true;
+        engine->stop_deadline_us = clock_now_us() + engine->grace_us;
         connect_requests_cancel(engine);
         HASH_ITER (hh, engine->requesters_by_id, q, q_next)
                 requester_cancel(q, FERRY_E_CANCELLED, detail);
@@ -109,14 +110,13 @@ static void run_command(struct engine *engine, const struct command *command)
 
 static bool run_commands(struct engine *engine)
 {
-        struct command *command = commands_take(engine);
-        bool any = command != NULL;
+        const struct command_queue *queue = commands_take(engine);
 
-        while (command) {
-                run_command(engine, command);
-                command = command_finish(engine, command);
+        for (size_t i = 0; i < queue->n; i++) {
+                run_command(engine, &queue->all[i]);
+                command_finish(engine, &queue->all[i]);
         }
-        return any;
+        return queue->n > 0;
 }
 
 /* ---- the round ---- */

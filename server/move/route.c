@@ -22,16 +22,16 @@
  */
 
 /* The rest is zero. */
-void route_init(struct route *route, const struct engine_peer *peer)
+void route_init(struct route *route, struct engine_peer *peer)
 {
         (void)text_copy(route->data, sizeof(route->data), peer->data);
         (void)text_copy(route->name, sizeof(route->name), peer->name);
         (void)text_copy(route->url, sizeof(route->url), peer->url);
-        route->peer = (struct engine_peer){ peer->epoch, route->data, route->name, route->url };
+        route->peer = *peer = (struct engine_peer){ peer->epoch, route->data, route->name, route->url };
         route->begun_us = clock_now_us();
 }
 
-/* The sentence for users that goes with an error of the local transport. */
+/* Why a local link cannot be opened, for users. */
 static const char *local_reason(int error)
 {
         switch (error) {
@@ -39,12 +39,6 @@ static const char *local_reason(int error)
                 return "the peer's socket is not in this worker's --local directory";
         case -EACCES:
                 return "the worker on this machine belongs to another user";
-        case -ENODEV:
-                return "the local transport is off (--local)";
-        case -EPERM:
-                return "\"transports\" allows no shared memory";
-        case -EHOSTDOWN:
-                return contact_shm_shut;
         case -EMFILE:
         case -ENFILE:
                 return "no file descriptor is left for a local link";
@@ -80,6 +74,17 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
         return peer;
 }
 
+/* The local transport's link to the worker that was opened here; NULL = none is usable. */
+static struct peer *find_local(struct engine *engine, uint64_t epoch)
+{
+        const struct contact *contact = contact_find(engine, epoch);
+        struct peer *peer = contact ? contact->peers : NULL;
+
+        while (peer && (peer->link->transport != engine->local || peer->link->accepted || !peer_is_usable(peer)))
+                peer = peer->contact_next;
+        return peer;
+}
+
 static bool is_up(const struct peer *peer)
 {
         return peer && peer->link->state == LINK_UP;
@@ -102,37 +107,32 @@ static bool avoids(struct engine *engine, struct route *route, const struct tran
 
 /*
  * Finds or opens a link of the local transport. others: something else is left if its path was shut lately. NULL with
- * *ret_error, which local_reason() explains; it keeps the caller's value where the transport is off.
+ * *ret_why.
  */
-static struct peer *take_local(struct engine *engine, struct route *route, bool others, int *ret_error)
+static struct peer *take_local(struct engine *engine, struct route *route, bool others, const char **ret_why)
 {
         struct peer *peer;
+        int error = 0;
 
-        if (route->carriers && !(route->carriers & ENGINE_CARRIER_SHM)) {
-                *ret_error = -EPERM;
+        *ret_why = NULL;
+        if (route->carriers && !(route->carriers & ENGINE_CARRIER_SHM))
+                *ret_why = "\"transports\" allows no shared memory";
+        else if (!engine->local)
+                *ret_why = "the local transport is off (--local)";
+        if (*ret_why)
                 return NULL;
-        }
-        if (!engine->local)
-                return NULL;
-        peer = peer_find_epoch(engine, route->peer.epoch);
+        peer = find_local(engine, route->peer.epoch);
         if (is_up(peer))
                 return peer;
         if (others && avoids(engine, route, engine->local)) {
-                *ret_error = -EHOSTDOWN;
+                *ret_why = contact_shm_shut;
                 return NULL;
         }
-        if (peer)
-                return peer;
-        peer = open_peer(engine->local, route, ret_error);
-        if (peer)
-                peer_index_epoch(peer, route->peer.epoch);
+        if (!peer)
+                peer = open_peer(engine->local, route, &error);
+        if (!peer)
+                *ret_why = local_reason(error);
         return peer;
-}
-
-/* The network transport's address family: UCX cannot connect to the other one. */
-static int family_of(const struct engine *engine)
-{
-        return engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
 }
 
 /* NULL = it is being resolved. */
@@ -155,7 +155,9 @@ static const char *unresolved_reason(int error)
 /* Finds or opens a link of UCX. NULL with *ret_why, or without where the name is being resolved. */
 static struct peer *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
 {
-        struct peer *peer = peer_find_address(engine, route->data);
+        /* UCX cannot connect to another family than that of the network transport's address. */
+        const int family = engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
+        struct peer *peer = peer_find(engine, route->data);
         int error = 0;
 
         *ret_why = NULL;
@@ -168,14 +170,14 @@ static struct peer *take_ucx(struct engine *engine, struct route *route, const c
         if (peer)
                 return peer;
         if (route->resolved.length == 0)
-                error = resolver_ask(engine, route->data, family_of(engine), &route->resolved);
+                error = resolver_ask(engine, route->data, family, &route->resolved);
         if (error < 0) {
                 *ret_why = unresolved_reason(error);
                 return NULL;
         }
         peer = open_peer(engine->ucx, route, &error);
         if (peer)
-                peer_index_address(peer, route->data);
+                peer_index(peer, route->data);
         else
                 *ret_why = error == -ENETDOWN
                                    ? "the network transport of this worker waits for its address (--data-listen)"
@@ -224,15 +226,11 @@ static bool is_http_alone(const struct route *route)
         return route->carriers && !(route->carriers & ~(unsigned)(ENGINE_CARRIER_HTTP | ENGINE_CARRIER_HTTPS));
 }
 
-bool route_has_http(const struct route *route)
+uint64_t route_begin(const struct engine *engine, struct route *route)
 {
         unsigned carrier = strncasecmp(route->url, "https:", 6) == 0 ? ENGINE_CARRIER_HTTPS : ENGINE_CARRIER_HTTP;
 
-        return route->url[0] && (!route->carriers || (route->carriers & carrier));
-}
-
-uint64_t route_connect_us(const struct engine *engine, const struct route *route)
-{
+        route->has_fallback = route->url[0] && (!route->carriers || (route->carriers & carrier));
         return route->has_fallback ? engine->connect_us / 10 * (10 - HTTP_TENTHS) : engine->connect_us;
 }
 
@@ -258,7 +256,6 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
         if (contact)
                 contact->http_chosen = is_http_alone(route);
         taken = *transfer;
-        taken.peer = route->peer;
         taken.connect_ms_max = (uint32_t)(us / 1000);
         r = engine_http_start(engine, &taken, detail, sizeof(detail));
         explicit_bzero(taken.key, sizeof(taken.key));
@@ -277,31 +274,29 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
 
 /* ---- the choice ---- */
 
-enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
-                             size_t reason_size)
+struct peer *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size)
 {
+        const char *no_shm, *why = why_not_ucx(engine, route);
         struct contact *contact;
-        const char *why = why_not_ucx(engine, route);
-        int local = -ENODEV;
+        struct peer *peer;
 
+        reason[0] = '\0';
         if (is_http_alone(route)) {
                 (void)snprintf(reason, reason_size, "the metadata has no URL that \"transports\" allows");
-                return ROUTE_NONE;
+                return NULL;
         }
-        *ret_peer = take_local(engine, route, !why || route->has_fallback, &local);
-        if (*ret_peer)
-                return ROUTE_FOUND;
+        peer = take_local(engine, route, !why || route->has_fallback, &no_shm);
+        if (peer)
+                return peer;
         if (!why)
-                *ret_peer = take_ucx(engine, route, &why);
-        contact = *ret_peer ? (*ret_peer)->contact : contact_get(engine, &route->peer);
-        note_reasons(contact, route, local_reason(local), why);
-        if (*ret_peer)
-                return ROUTE_FOUND;
-        if (!why)
-                return ROUTE_RESOLVING;
-        (void)snprintf(reason, reason_size, "%s; %s", local_reason(local), why);
-        contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, reason);
-        return ROUTE_NONE;
+                peer = take_ucx(engine, route, &why);
+        contact = peer ? peer->contact : contact_get(engine, &route->peer);
+        note_reasons(contact, route, no_shm, why);
+        if (!peer && why) {
+                (void)snprintf(reason, reason_size, "%s; %s", no_shm, why);
+                contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, reason);
+        }
+        return peer;
 }
 
 void route_timed_out(struct engine *engine, const struct route *route, const char *detail)

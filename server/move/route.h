@@ -17,7 +17,7 @@ struct peer;
 struct route {
         struct engine_peer peer; /* with the strings that follow */
         unsigned carriers;       /* of enum engine_carrier; 0 = all */
-        bool has_fallback;       /* HTTP is left where no link is found: route_has_http */
+        bool has_fallback;       /* HTTP is left where no link is found: route_begin */
         bool insists;            /* tries also what has failed lately */
         unsigned probes; /* bits by a transport's index, which route_take sets: to be tried again now (connect_probe) */
         char data[ENGINE_ADDRESS_SIZE], name[64], url[512];
@@ -25,21 +25,18 @@ struct route {
         uint64_t begun_us;
 };
 
-enum route_result {
-        ROUTE_FOUND,
-        ROUTE_RESOLVING, /* the name is being resolved: try again at COMMAND_RESOLVED */
-        ROUTE_NONE,      /* reason says why */
-};
-
-/* Fills in a zeroed route with copies of the peer's strings. */
-void route_init(struct route *route, const struct engine_peer *peer);
-/* Takes a link to the peer, an open one or a new one. Thread: the holder of the progress lock. */
-enum route_result route_take(struct engine *engine, struct route *route, struct peer **ret_peer, char *reason,
-                             size_t reason_size);
-/* Whether a transfer that finds no link goes over HTTP. */
-bool route_has_http(const struct route *route);
-/* How long a first answer over a link may take: HTTP after it has the rest, which is enough for one lost SYN. */
-uint64_t route_connect_us(const struct engine *engine, const struct route *route);
+/* Fills in a zeroed route with copies of the peer's strings, to which the peer's own then lead. */
+void route_init(struct route *route, struct engine_peer *peer);
+/*
+ * Takes a link to the peer, an open one or a new one. NULL with the reason, which is "" where the peer's name is being
+ * resolved: try again at COMMAND_RESOLVED. Thread: the holder of the progress lock.
+ */
+struct peer *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size);
+/*
+ * A transfer begins, which goes over HTTP where it finds no link. Returns how long a first answer over a link may take:
+ * HTTP after it has the rest, which is enough for one lost SYN.
+ */
+uint64_t route_begin(const struct engine *engine, struct route *route);
 /*
  * A transfer by this route has ended, with *outcome: one that has found no link is handed over to HTTP, which calls its
  * ended. false: it was not, and the outcome says why.

@@ -78,26 +78,21 @@ static void sleep_blocked(struct engine *engine)
         progress_lock(engine);
 }
 
-/*
- * Whether all has ended, or the grace time has passed twice: after the first the links are closed by force.
- * *deadline_us and *forced keep that between the calls; 0 and false at first.
- */
-static bool stop_is_over(struct engine *engine, uint64_t now_us, uint64_t *deadline_us, bool *forced)
+/* Whether all has ended, or the grace time has passed twice: after the first the links are closed by force. */
+static bool stop_is_over(struct engine *engine, uint64_t now_us)
 {
         struct peer *peer;
 
         if (!round_is_moving(engine))
                 return true;
-        if (*deadline_us == 0)
-                *deadline_us = now_us + engine->grace_us;
-        if (now_us < *deadline_us)
+        if (now_us < engine->stop_deadline_us)
                 return false;
-        if (*forced)
+        if (engine->stop_forced)
                 return true;
         DL_FOREACH (engine->all_peers, peer)
                 peer_fail(peer, FERRY_E_PEER_LOST, "the worker is shutting down");
-        *forced = true;
-        *deadline_us = now_us + engine->grace_us;
+        engine->stop_forced = true;
+        engine->stop_deadline_us = now_us + engine->grace_us;
         return false;
 }
 
@@ -113,14 +108,13 @@ static bool must_spin(const struct engine *engine, uint64_t now_us)
 static void *run(void *context)
 {
         struct engine *engine = context;
-        uint64_t stop_deadline_us = 0, now_us;
-        bool forced = false;
+        uint64_t now_us;
 
         progress_lock(engine);
         for (;;) {
                 bool moved = round_run(engine, &now_us);
 
-                if (engine->stopping && stop_is_over(engine, now_us, &stop_deadline_us, &forced))
+                if (engine->stopping && stop_is_over(engine, now_us))
                         break;
                 if (moved) {
                         engine->traffic_us = now_us;

@@ -372,7 +372,7 @@ static void check_names(const struct engine *engine)
         const struct contact *contact;
 
         DL_FOREACH (engine->contacts, contact)
-                FUZZ_CHECK(!contact->name || ferry_metadata_is_name(contact->name));
+                FUZZ_CHECK(!contact->view.name[0] || ferry_metadata_is_name(contact->view.name));
 }
 
 /* As the engine's own thread does on a STOP (server/move/thread.c). */
@@ -381,7 +381,7 @@ static void engine_end(struct fuzz_engines *engines, int which)
         struct engine *engine = engines->engine[which];
         uint64_t passed_us;
 
-        FUZZ_CHECK(command_post_reserved(engine, &(struct command){ .type = COMMAND_STOP }) == 0);
+        FUZZ_CHECK(command_post(engine, &(struct command){ .type = COMMAND_STOP }) == 0);
         engines_run(engines, 1);
         FUZZ_CHECK(!round_is_moving(engine) || engine->connect_requests == NULL);
         for (size_t i = 0; i < engine->n_transports; i++)

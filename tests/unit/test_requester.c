@@ -142,7 +142,7 @@ static struct scene *scene_begun(void)
         s->engine.connect_us = CONNECT_US;
         s->link.owner = &s->peer;
         s->peer.greeted = true;
-        peer_index_address(&s->peer, address);
+        peer_index(&s->peer, address);
         requester_begin(r);
         assert_ptr_equal(r->peer, &s->peer);
         return s;
@@ -178,7 +178,6 @@ TEST(a_transfer_that_may_go_over_http_leaves_it_time_to_connect)
                 struct scene *s = scene_new(ENGINE_READ);
 
                 (void)snprintf(s->requester.route.url, sizeof(s->requester.route.url), "%s", http ? "http://h:1" : "");
-                s->engine.stopping = true; /* it does not get far */
                 s->engine.connect_us = CONNECT_US;
                 HASH_CLEAR(hh, s->engine.requesters_by_id);
                 requester_begin(&s->requester);

@@ -47,12 +47,12 @@ void __wrap_resolution_end(struct engine *engine, struct resolution *resolution)
         __real_resolution_end(engine, resolution);
 }
 
-int __real_command_post_reserved(struct engine *engine, const struct command *command);
-int __wrap_command_post_reserved(struct engine *engine, const struct command *command);
+int __real_command_post(struct engine *engine, const struct command *command);
+int __wrap_command_post(struct engine *engine, const struct command *command);
 
-int __wrap_command_post_reserved(struct engine *engine, const struct command *command)
+int __wrap_command_post(struct engine *engine, const struct command *command)
 {
-        int r = __real_command_post_reserved(engine, command);
+        int r = __real_command_post(engine, command);
 
         if (command->type == COMMAND_RESOLVED)
                 atomic_fetch_add(&n_posted, 1);

@@ -56,9 +56,9 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct resolution *resolved[2 * THREADS_MAX];
 static size_t n_resolved;
 
-int __wrap_command_post_reserved(struct engine *engine, const struct command *command);
+int __wrap_command_post(struct engine *engine, const struct command *command);
 
-int __wrap_command_post_reserved(struct engine *engine, const struct command *command)
+int __wrap_command_post(struct engine *engine, const struct command *command)
 {
         (void)pthread_mutex_lock(&lock);
         resolved[n_resolved++] = command->resolution;
