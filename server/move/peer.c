@@ -139,7 +139,7 @@ void peer_send(struct peer *peer, const struct wire_header *header)
         send_with(peer, header, NULL);
 }
 
-void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status)
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint16_t flags, int status)
 {
         const struct wire_header h = {
                 .type = type,

@@ -79,7 +79,7 @@ struct message *peer_message_new(struct peer *peer, const struct wire_header *he
 /* Sends a header without payload. */
 void peer_send(struct peer *peer, const struct wire_header *header);
 /* Answers a request with a header alone. status: 0 or FERRY_E_*. */
-void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status);
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint16_t flags, int status);
 /* Sends a HELLO with this worker's name; id: transfer id of the HELLO_ACK. */
 void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id);
 /* Fails the link; error and detail end the transfers on it. */

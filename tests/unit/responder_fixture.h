@@ -152,7 +152,7 @@ static struct scene *scene_new(void)
                                .whole = TOTAL,                                                                         \
                                __VA_ARGS__ })
 
-static inline void take_read_of(struct scene *s, uint64_t transfer, uint32_t flags, uint64_t length)
+static inline void take_read_of(struct scene *s, uint64_t transfer, uint16_t flags, uint64_t length)
 {
         const struct wire_header read =
                 REQUEST(WIRE_READ, TOTAL, .flags = flags, .transfer = transfer, .length = length);
@@ -160,7 +160,7 @@ static inline void take_read_of(struct scene *s, uint64_t transfer, uint32_t fla
         responder_on_read(&s->peer, &read, &(struct payload){ 0 });
 }
 
-static inline void take_read(struct scene *s, uint32_t flags, uint64_t length)
+static inline void take_read(struct scene *s, uint16_t flags, uint64_t length)
 {
         take_read_of(s, TRANSFER_ID, flags, length);
 }
