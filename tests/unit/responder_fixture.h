@@ -38,7 +38,7 @@ static void play_send(struct link *link, struct message *message)
                 scene->n_loading++;
         } else {
                 scene->status = message->header.status;
-                message_free(link->transport, message);
+                message_free(message);
         }
 }
 
@@ -115,7 +115,6 @@ static void scene_free(void *context)
 
         contact_remove_link(&s->peer, 0, "");
         contacts_clear(&s->engine);
-        transport_clear(&s->transport);
         free(s);
 }
 
@@ -194,7 +193,7 @@ static inline void finish_loading(struct scene *s, enum message_result result)
         DL_DELETE(s->loading, message);
         s->n_loading--;
         message->done(message, result);
-        message_free(&s->transport, message);
+        message_free(message);
         (void)responders_step(&s->engine);
 }
 
@@ -215,7 +214,7 @@ static inline void refuse_loading(struct scene *s)
 
                 assert_false(message->begin(message));
                 DL_DELETE(s->loading, message);
-                message_free(&s->transport, message);
+                message_free(message);
         }
 }
 

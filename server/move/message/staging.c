@@ -412,7 +412,7 @@ void message_end(struct message *message, enum message_result result)
         if (message->done)
                 message->done(message, result);
         stage_free(message);
-        message_free(message->link->transport, message);
+        message_free(message);
 }
 
 /* The first message whose task has run, and that follows no other one of its transfer. */
@@ -487,7 +487,7 @@ void stage_store(struct message *message, unsigned steps)
 void stage_store_inline(struct staging *staging, struct message *message, const void *bytes)
 {
         if (!message_begin(message)) {
-                message_free(message->link->transport, message);
+                message_free(message);
         } else if (!message->stream->off_host) {
                 (void)stream_store(message->stream, message->offset, bytes, message->length);
                 message_end(message, message->verify && message_check(message) < 0 ? MESSAGE_DIFFERS : MESSAGE_OK);

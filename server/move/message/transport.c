@@ -15,9 +15,8 @@
 #include "base/util.h"
 
 /*
- * The common part of all transports: the base of a transport, its pool of messages, and the states of a link. A message
- * is taken from the pool for each send and receive, and returns to it with the key wiped out. Thread: the progress
- * thread.
+ * The common part of all transports: the base of a transport, its messages, and the states of a link. A message is
+ * made for each send and receive, and freed with the key wiped out. Thread: the progress thread.
  */
 
 void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
@@ -31,32 +30,19 @@ void transport_init(struct transport *transport, const struct transport_ops *ops
         transport->handlers = *handlers;
 }
 
-void transport_clear(struct transport *transport)
-{
-        struct message *message, *next;
-
-        LL_FOREACH_SAFE (transport->free_messages, message, next)
-                free(message);
-        transport->free_messages = NULL;
-}
-
 struct message *message_new(struct transport *transport)
 {
-        struct message *message = transport->free_messages;
+        struct message *message = malloc(transport->message_size);
 
-        if (message)
-                LL_DELETE(transport->free_messages, message);
-        else
-                message = malloc(transport->message_size);
         if (message)
                 memset(message, 0, transport->message_size);
         return message;
 }
 
-void message_free(struct transport *transport, struct message *message)
+void message_free(struct message *message)
 {
         explicit_bzero(message->header.key, sizeof(message->header.key));
-        LL_PREPEND(transport->free_messages, message);
+        free(message);
 }
 
 /* ---- links ---- */

@@ -174,7 +174,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
 static void refuse(struct ucx *ucx, struct ucx_message *m)
 {
         ucp.am_data_release(ucx->worker, m->descriptor);
-        message_free(&ucx->base, &m->base); /* its link may be gone */
+        message_free(&m->base); /* its link may be gone */
 }
 
 /* Over TCP one at a time; otherwise up to one window, so that many transfers do not thrash the cache. */

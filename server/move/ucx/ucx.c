@@ -138,7 +138,6 @@ static void ucx_free(struct transport *transport)
         close_context(ucx);
         ucx_address_wait_free(ucx);
         (void)staging_free(ucx->staging);
-        transport_clear(transport);
         free(ucx);
 }
 
