@@ -228,7 +228,6 @@ void ucx_message_send_now(struct ucx_message *m)
         if (m->base.verify && !m->base.stage)
                 (void)message_seal(&m->base);
         wire_encode(&m->base.header, m->header);
-        ucx_pace_sent(link_of(m), &m->base.header);
         ucx_watch_wake(ucx_of_link(link_of(m)));
         started(m, ucp.am_send_nbx(link_of(m)->endpoint, UCX_AM_ID, m->header, WIRE_SIZE, buffer.address, buffer.count,
                                    &param));

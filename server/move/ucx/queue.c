@@ -364,7 +364,6 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
                         ucx_link_ready(link);
                 }
                 link_note_message(&link->base);
-                ucx_pace_received(link, &header);
                 ucx->base.handlers.message(ucx->base.handlers.context, &link->base, &header, payload);
                 break;
         }

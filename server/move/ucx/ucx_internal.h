@@ -43,17 +43,18 @@ enum {
          * buffer whole.
          */
         UCX_PUT_ABOVE = 64 << 10,
-        UCX_DRAIN_ROUNDS = 64,     /* rounds of progress after a forced close */
-        UCX_CLOSE_MS = 1000,       /* time for forced closes when the engine stops */
-        UCX_LANES_MAX = 32,        /* names of transports in the facts */
-        UCX_PROBE_US = 1000000,    /* a round trip longer than this is not measured */
-        UCX_MEMLOCK_MIN = 1 << 20, /* an RDMA device does not start with less locked memory */
-        UCX_PROBE_IDLE_S = 1,      /* silence before the kernel sends a probe */
-        UCX_SILENT_MS = 4400,      /* a host that owes an answer for so long is down */
-        UCX_WATCH_MS = 250,        /* interval of checks of the sockets … */
-        UCX_WATCH_REST = 100,      /* … but at least so many times the duration of a check */
-        UCX_WATCH_QUIET = 4,       /* checks after the last message */
-        UCX_LOG_BURST = 20,        /* lines of UCX's log a second */
+        UCX_DRAIN_ROUNDS = 64,      /* rounds of progress after a forced close */
+        UCX_CLOSE_MS = 1000,        /* time for forced closes when the engine stops */
+        UCX_LANES_MAX = 32,         /* names of transports in the facts */
+        UCX_MEMLOCK_MIN = 1 << 20,  /* an RDMA device does not start with less locked memory */
+        UCX_PROBE_IDLE_S = 1,       /* silence before the kernel sends a probe */
+        UCX_SILENT_MS = 4400,       /* a host that owes an answer for so long is down */
+        UCX_WATCH_US = 250000,      /* interval of checks of the sockets; … */
+        UCX_WATCH_SOON_US = 25000,  /* … while the round trip of a new link is not known, this, … */
+        UCX_WATCH_NEW_US = 1000000, /* … for so long; … */
+        UCX_WATCH_REST = 100,       /* … but at least so many times the duration of a check */
+        UCX_WATCH_QUIET = 4,        /* checks after the last message */
+        UCX_LOG_BURST = 20,         /* lines of UCX's log a second */
 };
 
 /*
@@ -124,12 +125,9 @@ struct ucx_link {
         uint64_t receiving;         /* bytes of posted receives */
         bool wants_stage;           /* a message waits for room in staging */
         /* pace.c */
-        uint32_t chunk;    /* bytes; size of a request */
-        bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
-        uint64_t rtt_us;   /* the shortest round trip so far; 0 = not known */
-        uint64_t probe_us; /* when the measured request was sent; 0 = none */
-        uint64_t probe_transfer;
-        uint32_t probe_seq;
+        uint32_t chunk;                           /* bytes; size of a request */
+        bool room;                                /* the chunk has grown, or the link is up: handlers->room is owed */
+        uint64_t rtt_us;                          /* the round trip to its host; 0 = not known */
         uint64_t bulk_done_us;                    /* end of the latest rendezvous */
         UT_hash_handle hh;                        /* by_endpoint */
         struct ucx_link *ready_prev, *ready_next; /* of ucx->ready; ready_prev NULL = not in it */
