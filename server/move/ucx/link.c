@@ -61,11 +61,12 @@ void ucx_link_ready(struct ucx_link *link)
         DL_APPEND2(ucx_of_link(link)->ready, link, ready_prev, ready_next);
 }
 
-void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
+void ucx_link_fail(struct link *base, int error, const char *detail)
 {
+        struct ucx_link *link = ucx_link_of(base);
         struct ucx *ucx = ucx_of_link(link);
 
-        if (!link_fail(&link->base, error, detail))
+        if (!link_fail(base, error, detail))
                 return;
         log_event(LOG_DEBUG, "link failed", LOG_S("transport", ucx->base.name), LOG_S("error", ferry_error_code(error)),
                   LOG_S("reason", detail));
@@ -85,14 +86,14 @@ void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status)
 
         if (link->base.state == LINK_UP) {
                 (void)snprintf(detail, sizeof(detail), "the connection broke (%s)", reason);
-                ucx_link_fail(link, FERRY_E_PEER_LOST, detail);
+                ucx_link_fail(&link->base, FERRY_E_PEER_LOST, detail);
         } else if (link->base.accepted || ucx_address_format(&link->peer, address, sizeof(address)) < 0) {
-                ucx_link_fail(link, FERRY_E_PEER_UNREACHABLE, reason);
+                ucx_link_fail(&link->base, FERRY_E_PEER_UNREACHABLE, reason);
         } else {
                 (void)snprintf(detail, sizeof(detail),
                                "no connection to the peer's data port %s: check its worker, route and firewall (%s)",
                                address, reason);
-                ucx_link_fail(link, FERRY_E_PEER_UNREACHABLE, detail);
+                ucx_link_fail(&link->base, FERRY_E_PEER_UNREACHABLE, detail);
         }
 }
 

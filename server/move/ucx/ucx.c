@@ -110,11 +110,6 @@ static struct link *connect_link(struct transport *transport, const struct trans
         return NULL;
 }
 
-static void fail(struct link *link, int error, const char *detail)
-{
-        ucx_link_fail(ucx_link_of(link), error, detail);
-}
-
 /* Undoes ucx_context_open() and ucx_context_facts(). All memory must have been deregistered. */
 static void close_context(struct ucx *ucx)
 {
@@ -153,7 +148,7 @@ static const struct transport_ops ops = {
         .send = ucx_send,
         .receive = ucx_receive,
         .cancel = ucx_cancel,
-        .fail = fail,
+        .fail = ucx_link_fail,
         .request_size = ucx_request_size,
         .fit = ucx_fit,
         .window = ucx_window,

@@ -356,7 +356,7 @@ struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint);
 /* Adds the link to those that ucx_queue_flush serves. */
 void ucx_link_ready(struct ucx_link *link);
 /* Marks the link as failed; close.c does the rest. Safe inside UCX callbacks. The first reason counts. */
-void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
+void ucx_link_fail(struct link *link, int error, const char *detail);
 /* Marks the link as failed with a status of UCX. */
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status);
 /* The UCX transport that carries bulk. */

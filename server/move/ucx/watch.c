@@ -203,7 +203,7 @@ static void fail_links(struct ucx *ucx, const struct ucx_host *host)
 
         DL_FOREACH (ucx->base.links, link)
                 if (link->state == LINK_UP && find_host(ucx, &ucx_link_of(link)->peer) == host)
-                        ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the peer's host no longer answers");
+                        ucx_link_fail(link, FERRY_E_PEER_LOST, "the peer's host no longer answers");
 }
 
 /* Returns when the host will have been silent for too long; UINT64_MAX: it owes nothing, or its links have failed. */
