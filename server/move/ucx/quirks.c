@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -23,6 +22,7 @@
  * it, and which version ends it. "Open": the source of 1.22.0 still has the fault. No other file asks for the version.
  *
  * Entries that shape the files around them are there, and named here:
+ *   - library.c does not load UCX under a host name of 64 characters, with which it would abort. Open.
  *   - queue.c sends, posts and refuses nothing inside UCX's callbacks, and over TCP posts one receive at a time for an
  *     endpoint: PUT is safe only so (ucx_put_is_safe). Needed while a worker or its peer may have 1.15 or older.
  *   - message.c passes short rendezvous as a list of pieces, for the same reason. 1.16 ends it.
@@ -45,23 +45,6 @@ static bool is_before(unsigned minor)
 }
 
 /* ---- the process ---- */
-
-/*
- * UCX copies the host name into a buffer of HOST_NAME_MAX bytes when it is loaded: a name of 64 characters leaves no
- * room for its terminator, and the process aborts. Open.
- */
-bool ucx_would_abort(char *detail)
-{
-        char name[HOST_NAME_MAX + 1] = "";
-
-        if (gethostname(name, sizeof(name)) == 0 && strlen(name) < HOST_NAME_MAX)
-                return false;
-        (void)snprintf(detail, TRANSPORT_REASON_SIZE,
-                       "the network transport (--data-listen) cannot be used on a host whose name has %d characters: "
-                       "UCX would abort the process. Give the host or the container a shorter name",
-                       HOST_NAME_MAX);
-        return true;
-}
 
 #define EVENTS_MAX "16384" /* sockets: 4096 links of peers and as many of our own, with a spare each */
 

@@ -282,11 +282,10 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
                       struct transport **ret_transport)
 {
         struct ucx *ucx;
-        int r = ucx_library_load(config->detail, ucx_would_abort);
+        int r = ucx_library_load(config->detail);
 
         if (r < 0)
                 return r;
-        ucx_log_setup();
         ucx_quirks_setup();
         ucx = calloc(1, sizeof(*ucx));
         if (!ucx)

@@ -230,16 +230,22 @@ extern struct ucs_functions {
 } ucs;
 
 /*
- * Loads UCX unless it is loaded. 0; -ENOTSUP with a logged reason: it is not installed, too old, of the parent before a
- * fork(), or would_abort says so. Both write into detail, TRANSPORT_REASON_SIZE bytes for the reason, or NULL.
+ * Loads UCX unless it is loaded, and routes its log through ours. 0; -ENOTSUP with a logged reason: it is not
+ * installed, too old, of the parent before a fork(), or would abort. detail: TRANSPORT_REASON_SIZE bytes for the
+ * reason, or NULL.
  */
-int ucx_library_load(char *detail, bool (*would_abort)(char *detail));
+int ucx_library_load(char *detail);
 /* A function of the loaded UCX by its name, or NULL. */
 void *ucx_library_find(const char *name);
 int ucx_errno(ucs_status_t status);
 
-/* Routes UCX's log through ours. Once a process; any thread. */
-void ucx_log_setup(void);
+/* Whether text begins with one of the prefixes, of which NULL is the last. */
+static inline bool ucx_begins_with(const char *text, const char *const *prefixes)
+{
+        while (*prefixes && strncmp(text, *prefixes, strlen(*prefixes)) != 0)
+                prefixes++;
+        return *prefixes;
+}
 
 /* ---- redirect.c: functions that UCX gets from us ---- */
 
@@ -269,8 +275,6 @@ const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
 
 /* ---- quirks.c: what depends on UCX's version and its faults; says which version ends what ---- */
 
-/* Whether UCX would abort this process as it is loaded; detail says why. */
-bool ucx_would_abort(char *detail);
 /* To be called once UCX is loaded. Once a process; any thread. */
 void ucx_quirks_setup(void);
 /* To be called whenever UCX may have loaded a further library of its own. */
