@@ -94,10 +94,15 @@ bool ucx_check_memlock(void)
 
 bool ucx_is_rdma(const char *lane)
 {
-        static const char *const prefixes[] = { "rc_", "dc_", "ud_", "srd" };
+        static const char *const prefixes[] = { "rc_", "dc_", "ud_", "srd", NULL };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(prefixes); i++)
-                if (strncmp(lane, prefixes[i], strlen(prefixes[i])) == 0)
+        return ucx_begins_with(lane, prefixes);
+}
+
+bool ucx_has_lane(const struct ucx *ucx, bool (*is)(const char *lane))
+{
+        for (size_t i = 0; i < ucx->facts.n_transports; i++)
+                if (is(ucx->lanes[i]))
                         return true;
         return false;
 }
@@ -105,9 +110,8 @@ bool ucx_is_rdma(const char *lane)
 /* The reasons in the order in which a user would mend them. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
 {
-        for (size_t i = 0; i < ucx->facts.n_transports; i++)
-                if (ucx_is_rdma(ucx->lanes[i]))
-                        return NULL;
+        if (ucx_has_lane(ucx, ucx_is_rdma))
+                return NULL;
         if (config->ucx_tls)
                 return "--transports names no RDMA transport that is available";
         if (!ucx_has_rdma())

@@ -183,28 +183,19 @@ static void on_staging_room(void *context)
 
 /* ---- set-up ---- */
 
-/* Whether UCX has found a device that leads to other processes. */
-static bool has_device(const struct ucx *ucx)
+/* Whether a lane leads to other processes. */
+static bool leads_outside(const char *lane)
 {
-        static const char *const inside[] = { "self", "cma", "posix", "sysv", "xpmem", "knem", "cuda", "gdr_copy" };
+        static const char *const inside[] = {
+                "self", "cma", "posix", "sysv", "xpmem", "knem", "cuda", "gdr_copy", NULL
+        };
 
-        for (size_t i = 0; i < ucx->facts.n_transports; i++) {
-                bool is_inside = false;
-
-                for (size_t j = 0; j < FERRY_ARRAY_SIZE(inside); j++)
-                        is_inside |= strncmp(ucx->lanes[i], inside[j], strlen(inside[j])) == 0;
-                if (!is_inside)
-                        return true;
-        }
-        return false;
+        return !ucx_begins_with(lane, inside);
 }
 
-static bool has_tcp(const struct ucx *ucx)
+static bool is_tcp(const char *lane)
 {
-        for (size_t i = 0; i < ucx->facts.n_transports; i++)
-                if (strcmp(ucx->lanes[i], "tcp") == 0)
-                        return true;
-        return false;
+        return strcmp(lane, "tcp") == 0;
 }
 
 /*
@@ -218,7 +209,7 @@ static void warn_of_network(const struct ucx *ucx, const struct ucx_config *conf
         const char *data = ucx->facts.data_address;
         char version[32];
 
-        if (!has_device(ucx))
+        if (!ucx_has_lane(ucx, leads_outside))
                 log_event(LOG_WARN, "the network transport cannot move bytes: UCX finds none of its devices",
                           LOG_S("data", data), LOG_S("environment", environment),
                           LOG_S("advice", environment ? "unset these variables, or check --interfaces and --transports"
@@ -238,10 +229,11 @@ static void warn_of_network(const struct ucx *ucx, const struct ucx_config *conf
                         "several networks may not reach it",
                         LOG_S("ucx_version", version), LOG_S("advice", "install UCX 1.13 or newer"));
         log_event(LOG_WARN,
-                  has_tcp(ucx) ? "UCX over TCP has no protection: every host that reaches its ports can write this "
-                                 "worker's memory or crash it"
-                               : "UCX's listener has no protection: every host that reaches its port can crash this "
-                                 "worker",
+                  ucx_has_lane(ucx, is_tcp)
+                          ? "UCX over TCP has no protection: every host that reaches its ports can write this "
+                            "worker's memory or crash it"
+                          : "UCX's listener has no protection: every host that reaches its port can crash this "
+                            "worker",
                   LOG_S("data", data), LOG_S("advice", "use a network on which every host is trusted"));
 }
 

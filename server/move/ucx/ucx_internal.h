@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <ucp/api/ucp.h>
@@ -270,6 +271,8 @@ uint64_t ucx_memlock_limit(void);
 bool ucx_check_memlock(void);
 /* Whether a lane's name is one of RDMA: "rc_verbs", "dc_mlx5", …. */
 bool ucx_is_rdma(const char *lane);
+/* Whether UCX has found a lane that is one of those. */
+bool ucx_has_lane(const struct ucx *ucx, bool (*is)(const char *lane));
 /* Why the opened UCX uses no RDMA, a text for users; NULL = it uses RDMA. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
 
