@@ -72,6 +72,7 @@ struct ucx_host;
 
 struct ucx_address {
         char interface[IF_NAMESIZE]; /* "" = the address was not named by its interface */
+        uint16_t port;
         struct sockaddr_storage address;
         socklen_t length;
         bool loopback, wildcard;
