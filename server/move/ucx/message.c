@@ -64,7 +64,7 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
         enum message_result result = result_of(status);
 
         DL_DELETE(link->under_way, &m->base);
-        if (m->receive)
+        if (m->descriptor)
                 link->receiving -= m->base.length;
         else if (m->fragment)
                 link->fragments_sending -= m->base.length;
@@ -80,13 +80,13 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
         else
                 ucx_link_ready(link);
         /* The link is still there: only ucx_sweep ends links. */
-        if (result == MESSAGE_OK && m->receive && m->base.stage) {
+        if (result == MESSAGE_OK && m->descriptor && m->base.stage) {
                 if (staging_tasks(ucx_of_link(link)->staging)) {
                         stage_store(&m->base, m->device ? STAGING_CHECK : STAGING_STORE);
                         return;
                 }
                 result = MESSAGE_LOST; /* the worker is stopping */
-        } else if (result == MESSAGE_OK && m->receive && m->base.verify && message_check(&m->base) < 0) {
+        } else if (result == MESSAGE_OK && m->descriptor && m->base.verify && message_check(&m->base) < 0) {
                 result = MESSAGE_DIFFERS;
         }
         message_end(&m->base, result);
@@ -151,7 +151,7 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
                 return ret_buffer->count > 0;
         }
         ret_buffer->address = address;
-        if (!m->receive && ucx_of_link(link_of(m))->put && ucx_message_is_rendezvous(m) && length <= UCX_PUT_ABOVE) {
+        if (!m->descriptor && length <= UCX_PUT_ABOVE && ucx_message_is_rendezvous(m) && ucx_put_is_safe()) {
                 m->piece = (struct iovec){ .iov_base = address, .iov_len = length };
                 *ret_buffer = (struct buffer){ .address = &m->piece, .count = 1, .list = true };
         }
@@ -200,7 +200,7 @@ static void enter(struct ucx_message *m)
         struct ucx_link *link = link_of(m);
 
         DL_APPEND(link->under_way, &m->base);
-        if (m->receive)
+        if (m->descriptor)
                 link->receiving += m->base.length;
         else if (m->fragment)
                 link->fragments_sending += m->base.length;

@@ -23,11 +23,6 @@
 
 enum { GROW_ROUNDS = 64 };
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-        return a < b ? a : b;
-}
-
 /* UCX may wait on loopback for a processor, but not for the network. */
 static bool is_long(const struct ucx_link *link)
 {
@@ -41,15 +36,7 @@ uint64_t ucx_window(struct link *base)
         uint64_t chunks = (uint64_t)link->chunk * ucx->window, most = (uint64_t)ucx->chunk_max * ucx->window;
         uint64_t on_the_way = is_long(link) ? at_most(link->rtt_us * UCX_LONG_RATE, most) : 0;
 
-        return chunks > on_the_way ? chunks : on_the_way;
-}
-
-bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length)
-{
-        bool has = staging_has_room(ucx_of_link(link)->staging, stream, offset, length);
-
-        link->wants_stage |= !has;
-        return has;
+        return at_least(chunks, on_the_way);
 }
 
 uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t offset, uint64_t limit)
@@ -75,8 +62,8 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
                 return direct;
         if (limit > WIRE_INLINE_MAX && link_is_connecting(&link->base))
                 return link->base.state == LINK_OPENING || link->base.loading ? 0 : WIRE_INLINE_MAX;
-        limit = least(limit, link->chunk);
-        return ucx_staging_has_room(link, stream, offset, limit) ? limit : 0;
+        limit = at_most(limit, link->chunk);
+        return staging_has_room(ucx_of_link(link)->staging, stream, offset, limit) ? limit : 0;
 }
 
 /*

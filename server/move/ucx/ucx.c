@@ -49,7 +49,7 @@ static bool arm(struct transport *transport)
 
         if (!ucx->worker)
                 return true;
-        return !ucx->deferred && !ucx->ready && !ucx->sweep_wanted && ucp.worker_arm(ucx->worker) == UCS_OK;
+        return !ucx->refused && !ucx->ready && !ucx->sweep_wanted && ucp.worker_arm(ucx->worker) == UCS_OK;
 }
 
 static uint64_t deadline(const struct transport *transport)
@@ -165,19 +165,15 @@ static void on_staged(void *context)
         (void)ucp.worker_signal(ucx->worker);
 }
 
-/* A buffer is free: every link that asked in vain may ask again. */
+/* A buffer is free: every link may ask again. */
 static void on_staging_room(void *context)
 {
         struct ucx *ucx = context;
         struct link *base;
 
         DL_FOREACH (ucx->base.links, base) {
-                struct ucx_link *link = ucx_link_of(base);
-
-                link->room |= link->wants_stage;
-                link->wants_stage = false;
-                if (link->room)
-                        ucx_link_ready(link);
+                ucx_link_of(base)->room = true;
+                ucx_link_ready(ucx_link_of(base));
         }
 }
 

@@ -100,7 +100,7 @@ struct ucx {
         bool stopping;
         /* What the next round has to do. */
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
-        struct message *deferred;     /* utlist; sends and refusals that wait until it returns, in order */
+        struct message *refused;      /* utlist; rendezvous to refuse after it */
         struct ucx_link *ready;       /* utlist; links with something to do in the next flush */
         struct ucx_link *failing;     /* utlist; links that have failed and not ended */
         bool sweep_wanted;            /* a link in failing may have made progress */
@@ -121,11 +121,11 @@ struct ucx_link {
         void *close_request; /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
         /* Messages, by where they are (queue.c, message.c). */
         struct message *under_way;  /* utlist; messages that UCX works on */
+        struct message *deferred;   /* utlist; sends that wait until ucp_worker_progress returns */
         struct message *fragments;  /* utlist; sends that wait for room in fragments_sending, or for the link */
         uint64_t fragments_sending; /* bytes of fragments that UCX works on */
         struct message *receives;   /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;         /* bytes of posted receives */
-        bool wants_stage;           /* a message waits for room in staging */
         /* pace.c */
         uint32_t chunk;                           /* bytes; size of a request */
         bool room;                                /* the chunk has grown, or the link is up: handlers->room is owed */
@@ -136,20 +136,16 @@ struct ucx_link {
         struct ucx_link *failing_prev, *failing_next;
 };
 
-enum ucx_deferred { UCX_DEFERRED_SEND, UCX_DEFERRED_REFUSE };
-
 struct ucx_message {
         struct message base;
-        uint8_t header[WIRE_SIZE];  /* of a send, encoded; UCX reads it until the send is done */
-        enum ucx_deferred deferred; /* while it is deferred */
-        bool receive;
-        bool fragment;         /* counts in fragments_sending; ordered with link->fragments */
-        void *descriptor;      /* of a receive: UCX's */
-        uint64_t posted_us;    /* of a rendezvous: when UCX got it */
-        struct iovec *pieces;  /* owned; NULL = contiguous */
-        struct iovec piece;    /* the only one, where UCX must see a list */
-        void *packed;          /* owned; a copy of the payload, or NULL */
-        struct memory *device; /* the GPU memory that holds the stage's bytes; NULL = host memory */
+        uint8_t header[WIRE_SIZE]; /* of a send, encoded; UCX reads it until the send is done */
+        bool fragment;             /* counts in fragments_sending; ordered with link->fragments */
+        void *descriptor;          /* of a rendezvous that came: UCX's; NULL = a send */
+        uint64_t posted_us;        /* of a rendezvous: when UCX got it */
+        struct iovec *pieces;      /* owned; NULL = contiguous */
+        struct iovec piece;        /* the only one, where UCX must see a list */
+        void *packed;              /* owned; a copy of the payload, or NULL */
+        struct memory *device;     /* the GPU memory that holds the stage's bytes; NULL = host memory */
 };
 
 static inline bool ucx_link_is_staging(const struct ucx_link *link)
@@ -399,11 +395,6 @@ uint64_t ucx_gpudirect_run(struct ucx_link *link, const struct stream *stream, u
 uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
 uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline);
 uint64_t ucx_window(struct link *link);
-/* Whether length bytes can be staged now; false: the link becomes ready once staging has room again. */
-bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length);
-/* To be called for each header sent and received: they measure the round trip. */
-void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header);
-void ucx_pace_received(struct ucx_link *link, const struct wire_header *header);
 /* To be called after each rendezvous: adapts the chunk. length in bytes; posted_us: when UCX got it. */
 void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us);
 
