@@ -101,9 +101,7 @@ void link_note_message(struct link *link)
         if (!link_is_connecting(link))
                 return;
         link_set_state(link, LINK_UP);
-        link->connect_us = clock_now_us() - link->created_us;
-        if (link->connect_us == 0)
-                link->connect_us = 1; /* 0 means that no message came */
+        link->connect_us = at_least(clock_now_us() - link->created_us, 1); /* 0 means that no message came */
 }
 
 static const struct {

@@ -45,23 +45,13 @@ bool ucx_message_place(struct ucx_message *m)
 
 /* ---- completions ---- */
 
-/* All failures but a want of memory are the link's. */
-static enum message_result result_of(ucs_status_t status)
-{
-        switch (status) {
-        case UCS_OK:
-                return MESSAGE_OK;
-        case UCS_ERR_NO_MEMORY:
-                return MESSAGE_NO_MEMORY;
-        default:
-                return MESSAGE_LOST;
-        }
-}
-
 void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
 {
         struct ucx_link *link = link_of(m);
-        enum message_result result = result_of(status);
+        /* All failures but a want of memory are the link's. */
+        enum message_result result = status == UCS_OK              ? MESSAGE_OK
+                                     : status == UCS_ERR_NO_MEMORY ? MESSAGE_NO_MEMORY
+                                                                   : MESSAGE_LOST;
 
         DL_DELETE(link->under_way, &m->base);
         if (m->descriptor)
@@ -166,17 +156,12 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
  */
 static bool pack(struct ucx_message *m, struct buffer *buffer)
 {
-        char *at;
-
         if (!buffer->list || buffer->count <= UCX_FRAGMENT_PIECES || ucx_message_is_rendezvous(m))
                 return true;
-        at = m->packed = malloc(m->base.length);
-        if (!at)
+        m->packed = malloc(m->base.length);
+        if (!m->packed)
                 return false;
-        for (size_t i = 0; i < buffer->count; i++) {
-                memcpy(at, m->pieces[i].iov_base, m->pieces[i].iov_len);
-                at += m->pieces[i].iov_len;
-        }
+        (void)stream_load(m->base.stream, m->base.offset, m->packed, m->base.length);
         *buffer = (struct buffer){ .address = m->packed, .count = m->base.length };
         return true;
 }

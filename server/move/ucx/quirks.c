@@ -210,7 +210,7 @@ void ucx_quirks_configure(const struct ucx *ucx, const struct ucx_config *config
                  */
                 { "TCP_CONN_NB", "y", true },
                 /* ucx_put_is_safe, and UCX_PUT_ABOVE */
-                { "TCP_PUT_ENABLE", ucx->put ? NULL : "n", true },
+                { "TCP_PUT_ENABLE", ucx_put_is_safe() ? NULL : "n", true },
                 { "TCP_RX_SEG_SIZE", "64k", true },
                 /*
                  * The number of pieces that UCX sends in place, without packing them; its default of 6 is too few for
@@ -285,16 +285,11 @@ ucs_status_t ucx_quirks_init(struct ucx *ucx, const ucp_params_t *params, ucp_co
  * (openucx/ucx#11202). UCX asks a function of its libucs, in 1.20.0 the first of these two, from 1.20.1 on the second.
  */
 
-static bool has_fault(void)
-{
-        return !is_before(20) && is_before(21);
-}
-
-static bool is_loopback(int if_index)
+static bool is_unseen_loopback(int if_index)
 {
         char name[IF_NAMESIZE];
 
-        return if_indextoname((unsigned)if_index, name) && strcmp(name, "lo") == 0;
+        return !is_before(20) && is_before(21) && if_indextoname((unsigned)if_index, name) && strcmp(name, "lo") == 0;
 }
 
 struct question {
@@ -368,7 +363,7 @@ int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t opti
 {
         int (*of_ucx)(int, const struct sockaddr *, uintptr_t);
 
-        if (has_fault() && is_loopback(if_index))
+        if (is_unseen_loopback(if_index))
                 return 1;
         *(void **)&of_ucx = ucx_library_find("ucs_netlink_route_exists");
         return !of_ucx || of_ucx(if_index, remote, option) || kernel_routes(if_index, remote);
@@ -378,7 +373,7 @@ int ucx_is_best_route(int if_index, const struct sockaddr *remote)
 {
         int (*of_ucx)(int, const struct sockaddr *);
 
-        if (has_fault() && is_loopback(if_index))
+        if (is_unseen_loopback(if_index))
                 return 1;
         *(void **)&of_ucx = ucx_library_find("ucs_netlink_is_best_route");
         return !of_ucx || of_ucx(if_index, remote) || kernel_routes(if_index, remote);

@@ -92,7 +92,6 @@ struct ucx {
         uint32_t chunk_first;                  /* bytes; of a new link; grows from here … */
         uint32_t chunk_max;                    /* … at most to this */
         uint32_t window;                       /* chunks */
-        bool put;                              /* TCP moves bulk by PUT */
         bool cached;                           /* UCX caches registrations (quirks.c) */
         bool gpudirect;                        /* UCX gets GPU memory (gpudirect.c) */
         struct ucx_address listen;             /* loopback: so is every peer */
