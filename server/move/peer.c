@@ -129,7 +129,7 @@ struct wire_header answer_header(const struct wire_header *request, enum wire_ty
         };
 }
 
-void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status)
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint16_t flags, int status)
 {
         struct wire_header h = answer_header(request, type);
 

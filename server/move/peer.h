@@ -78,7 +78,7 @@ void peer_send(struct peer *peer, const struct wire_header *header);
 /* Makes the header of an answer to a request. */
 struct wire_header answer_header(const struct wire_header *request, enum wire_type type);
 /* Answers a request with a header alone. status: 0 or FERRY_E_*. */
-void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint32_t flags, int status);
+void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint16_t flags, int status);
 /* The error that an answer has as its status; one that no worker sends counts as a refusal. 0 = none. Pure. */
 int peer_error(uint32_t status);
 /* Sends a HELLO with this worker's name; id: transfer id of the HELLO_ACK. */

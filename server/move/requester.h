@@ -108,7 +108,7 @@ void requester_mark(struct requester *requester);
 struct requester *requester_find(struct engine *engine, uint64_t id);
 
 struct wire_header requester_header(const struct requester *requester, enum wire_type type);
-void requester_send_done(struct requester *requester, uint32_t flags);
+void requester_send_done(struct requester *requester, uint16_t flags);
 /* Connected, and the first chunk is requested: calls started, once. */
 void requester_note_started(struct requester *requester);
 void requester_report_progress(struct requester *requester);

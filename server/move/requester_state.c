@@ -70,7 +70,7 @@ struct wire_header requester_header(const struct requester *r, enum wire_type ty
         return h;
 }
 
-void requester_send_done(struct requester *r, uint32_t flags)
+void requester_send_done(struct requester *r, uint16_t flags)
 {
         struct wire_header h = requester_header(r, WIRE_DONE);
 

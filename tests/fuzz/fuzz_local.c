@@ -197,7 +197,7 @@ static struct wire_header next_header(struct hostile *h)
         const struct flight *f = &h->engines.flights[tape_below(&h->tape, FLIGHTS_MAX)];
         struct wire_header header = {
                 .type = type % (WIRE_TYPE_END - 1) + 1,
-                .flags = type / 16,
+                .flags = (uint16_t)(type / 16),
                 .to_epoch = wrong & 1 ? 1 : h->engines.epoch[0],
                 .from_epoch = FUZZ_PEER_EPOCH,
                 .operation = f->operation ?: 1,

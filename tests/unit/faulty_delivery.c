@@ -50,12 +50,11 @@ void delivery_finish(struct delivery *d, enum message_result result)
 {
         struct message *message = d->message;
         bool tell = d->stage == STAGE_BEGUN || !message->begin;
-        struct transport *transport = d->link->transport;
 
         delivery_free(d);
         if (tell && message->done)
                 message->done(message, result);
-        message_free(transport, message);
+        message_free(message);
 }
 
 static void spoil(struct delivery *d)

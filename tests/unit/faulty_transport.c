@@ -130,7 +130,7 @@ static void send_message(struct link *link, struct message *message)
                 message->link = link;
                 if (message->done)
                         message->done(message, wanted ? result : MESSAGE_CANCELLED);
-                message_free(link->transport, message);
+                message_free(message);
                 return;
         }
         f->inner->send(link, message);

@@ -88,7 +88,7 @@ static inline void map_memory(uint64_t id, uint64_t size, int fd)
 
 /* A message with one extent and some digests. */
 static inline void send_digested(uint32_t slot, uint64_t number, uint64_t length, struct frame_extent extent,
-                                 uint32_t flags, uint64_t digests)
+                                 uint16_t flags, uint64_t digests)
 {
         struct wire_header header = {
                 .type = WIRE_DATA, .flags = flags, .to_epoch = 1, .from_epoch = 1, .operation = 1, .transfer = 1

@@ -62,7 +62,7 @@ static void play_send(struct link *link, struct message *message)
         scene->flags = message->header.flags;
         if (message->done)
                 message->done(message, MESSAGE_OK);
-        message_free(link->transport, message);
+        message_free(message);
 }
 
 static void cancel(struct link *link, uint64_t transfer)
@@ -116,7 +116,7 @@ static void play_receive(struct link *link, struct message *message, struct payl
         if (scene->keeps)
                 scene->fetched = message;
         else
-                message_free(link->transport, message);
+                message_free(message);
 }
 
 static void ignore_progress(void *context, uint64_t bytes)
@@ -132,7 +132,6 @@ static void scene_free(void *context)
         contacts_clear(&s->engine);
         free(s->second.owner);
         stream_clear(&s->requester.stream);
-        transport_clear(&s->transport);
         free(s);
 }
 

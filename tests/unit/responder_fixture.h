@@ -38,7 +38,7 @@ static void play_send(struct link *link, struct message *message)
                 scene->n_loading++;
         } else {
                 scene->status = message->header.status;
-                message_free(link->transport, message);
+                message_free(message);
         }
 }
 
@@ -115,7 +115,6 @@ static void scene_free(void *context)
 
         contact_remove_link(&s->peer, 0, "");
         contacts_clear(&s->engine);
-        transport_clear(&s->transport);
         free(s);
 }
 
@@ -152,7 +151,7 @@ static struct scene *scene_new(void)
                                .whole = TOTAL,                                                                         \
                                __VA_ARGS__ })
 
-static inline void take_read_of(struct scene *s, uint64_t transfer, uint32_t flags, uint64_t length)
+static inline void take_read_of(struct scene *s, uint64_t transfer, uint16_t flags, uint64_t length)
 {
         const struct wire_header read =
                 REQUEST(WIRE_READ, TOTAL, .flags = flags, .transfer = transfer, .length = length);
@@ -160,7 +159,7 @@ static inline void take_read_of(struct scene *s, uint64_t transfer, uint32_t fla
         responder_on_read(&s->peer, &read, &(struct payload){ 0 });
 }
 
-static inline void take_read(struct scene *s, uint32_t flags, uint64_t length)
+static inline void take_read(struct scene *s, uint16_t flags, uint64_t length)
 {
         take_read_of(s, TRANSFER_ID, flags, length);
 }
@@ -194,7 +193,7 @@ static inline void finish_loading(struct scene *s, enum message_result result)
         DL_DELETE(s->loading, message);
         s->n_loading--;
         message->done(message, result);
-        message_free(&s->transport, message);
+        message_free(message);
         (void)responders_step(&s->engine);
 }
 
@@ -215,7 +214,7 @@ static inline void refuse_loading(struct scene *s)
 
                 assert_false(message->begin(message));
                 DL_DELETE(s->loading, message);
-                message_free(&s->transport, message);
+                message_free(message);
         }
 }
 

@@ -335,7 +335,7 @@ TEST(what_is_in_place_of_a_message_that_fails_has_arrived)
                 assert_true(s->fetched->begin(s->fetched));
                 s->fetched->copied = 100;
                 s->fetched->done(s->fetched, ends[i].result);
-                message_free(&s->transport, s->fetched);
+                message_free(s->fetched);
                 assert_int_equal(arrived_to, 100);
                 assert_int_equal(s->requester.done, 0);
                 assert_int_equal(s->requester.error, ends[i].error);

@@ -31,7 +31,7 @@ int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo
         atomic_fetch_add(&n_asked, 1);
         if (late_name && !strcmp(host, late_name))
                 (void)sem_wait(&late_turn);
-        return __real_getaddrinfo(leads_to, port, hints, ret_list);
+        return __real_getaddrinfo(leads_to ?: host, port, hints, ret_list);
 }
 
 /* The late name is resolved when all have been asked for the one before, and its result is still there. */

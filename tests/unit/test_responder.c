@@ -93,7 +93,7 @@ enum { PLACE = TOTAL / 2, PART = 100 };
 static uint64_t damage;             /* to a checksum */
 static uint64_t named_total = PART; /* bytes of all parts */
 
-static void take_parts(struct scene *s, const struct range *parts, size_t n, uint64_t at, uint32_t flags)
+static void take_parts(struct scene *s, const struct range *parts, size_t n, uint64_t at, uint16_t flags)
 {
         struct wire_header header = REQUEST(WIRE_PARTS, named_total, .flags = WIRE_VERIFY | flags,
                                             .transfer = TRANSFER_ID, .offset = at, .length = n * RANGE_SIZE);
@@ -286,7 +286,7 @@ TEST(a_peer_that_writes_on_without_waiting_is_bounded)
 }
 
 /* A READ of all of an operation of so many bytes, which nobody touches. */
-static void take_long_read(struct scene *s, uint32_t flags, uint64_t total)
+static void take_long_read(struct scene *s, uint16_t flags, uint64_t total)
 {
         const struct wire_header read = { .type = WIRE_READ,
                                           .flags = flags,
@@ -304,7 +304,7 @@ static void take_long_read(struct scene *s, uint32_t flags, uint64_t total)
 /* So that the bytes are on their way before all checksums are made. */
 TEST(a_message_with_checksums_has_a_bound)
 {
-        FOR_EACH (uint32_t, flags, 0, WIRE_VERIFY) {
+        FOR_EACH (uint16_t, flags, 0, WIRE_VERIFY) {
                 const uint64_t total = (uint64_t)WIRE_VERIFY_MAX + 1;
                 struct scene *s = scene_new();
 

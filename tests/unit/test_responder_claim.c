@@ -177,7 +177,7 @@ TEST(a_write_that_begins_after_its_claim_has_failed_stores_nothing)
                         assert_non_null(responder_find(&s->engine, TRANSFER_ID));
                 }
                 assert_false(late->begin(late));
-                message_free(&s->transport, late);
+                message_free(late);
                 end_claim(s);
         }
 }

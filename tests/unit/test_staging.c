@@ -115,13 +115,21 @@ static size_t live_now(void)
 /* Buffers that are being made. */
 static size_t n_asked;
 
+/* While a GPU stands still its tasks wait here. */
+static bool stands_still;
+static struct pool_task *standing[BUFFERS + GPUS];
+static size_t n_standing;
+
 void __wrap_pool_add_or_run(struct pool_user *user, struct pool_task *task);
 void __real_pool_add_or_run(struct pool_user *user, struct pool_task *task);
 
 void __wrap_pool_add_or_run(struct pool_user *user, struct pool_task *task)
 {
         n_asked++;
-        __real_pool_add_or_run(user, task);
+        if (stands_still)
+                standing[n_standing++] = task;
+        else
+                __real_pool_add_or_run(user, task);
 }
 
 /* ---- messages ---- */
@@ -284,4 +292,57 @@ TEST(idle_buffers_stay_where_the_one_that_is_wanted_cannot_be_made)
         assert_false(staging_has_room(b->staging, &b->streams[2], 0, medium));
         assert_false(staging_has_room(b->staging, &b->streams[0], 0, medium));
         assert_true(staging_has_room(b->staging, &b->streams[0], 0, small));
+}
+
+/* ---- payloads that come inline ---- */
+
+static int n_ended;
+static enum message_result last_result;
+
+static void note_end(struct message *message, enum message_result result)
+{
+        n_ended++;
+        last_result = result;
+}
+
+static void store_inline(struct bench *b, struct link *link, unsigned gpu, const void *bytes)
+{
+        struct message *m = message_new(link->transport);
+
+        assert_non_null(m);
+        m->link = link;
+        m->stream = &b->streams[gpu];
+        m->length = LENGTH;
+        m->done = note_end;
+        stage_store_inline(b->staging, m, bytes);
+}
+
+TEST(payloads_that_come_inline_for_a_gpu_that_stands_still_are_bounded)
+{
+        struct bench *b = bench_new();
+        const struct transport_handlers none = { 0 };
+        struct transport transport = { 0 };
+        struct link link = { .transport = &transport };
+        void *bytes = unit_alloc(LENGTH);
+
+        transport_init(&transport, NULL, "test", 0, &none);
+        stands_still = true;
+        for (size_t i = 0; i < BUFFERS; i++)
+                store_inline(b, &link, 0, bytes);
+        assert_int_equal(n_ended, 0);
+        store_inline(b, &link, 0, bytes);
+        assert_int_equal(n_ended, 1);
+        assert_int_equal(last_result, MESSAGE_NO_MEMORY);
+        store_inline(b, &link, 1, bytes); /* another GPU */
+        assert_int_equal(n_ended, 1);
+        standing[0]->done(standing[0]);
+        assert_int_equal(n_ended, 2);
+        assert_int_equal(last_result, MESSAGE_OK);
+        store_inline(b, &link, 0, bytes);
+        assert_int_equal(n_ended, 2);
+        for (size_t i = 1; i < n_standing; i++)
+                standing[i]->done(standing[i]);
+        assert_int_equal(n_ended, BUFFERS + 3);
+        stands_still = false;
+        free(bytes);
 }

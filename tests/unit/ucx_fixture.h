@@ -88,7 +88,7 @@ static inline void take(struct node *node, const struct wire_header *header, str
                 (void)stream_store(m->stream, m->offset, payload->bytes, m->length);
                 on_received(m, MESSAGE_OK);
         }
-        message_free(node->transport, m);
+        message_free(m);
 }
 
 static inline void on_message(void *context, struct link *link, const struct wire_header *header,

@@ -166,7 +166,6 @@ static void free_transport(struct transport *transport)
         staging_free(local->staging);
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
-        transport_clear(transport);
         free(local->mail);
         free(local->datagram);
         free(local);

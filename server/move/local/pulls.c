@@ -46,7 +46,7 @@ static void pull_end(struct pull *pull, enum message_result result)
         release(channel, pull);
         pull_free(pull, &channel->mappings);
         if (message->begin)
-                message_free(&local->base, message);
+                message_free(message);
         else
                 message_end(message, result);
 }

@@ -35,7 +35,8 @@ struct staging_buffer {
  */
 struct staging_gpu {
         struct staging *staging;
-        uint64_t used; /* bytes of buffers in use */
+        uint64_t used;     /* bytes of buffers in use */
+        uint64_t ordinary; /* bytes in use of ordinary memory, in place of a buffer */
         struct pool_task task;
         struct staging_buffer *made; /* by the task; NULL = it does not run */
         bool failed;                 /* the last one could not be made: messages take ordinary memory */
@@ -261,6 +262,8 @@ bool stage_new_buffer(struct staging *staging, struct message *message)
                 DL_DELETE(staging->idle, buffer);
                 gpu->used += buffer->size;
                 staging->used += buffer->size;
+        } else {
+                gpu->ordinary += message->length;
         }
         message->stage->gpu = gpu;
         message->stage->buffer = buffer;
@@ -286,8 +289,10 @@ void stage_free(struct message *message)
         if (stage->place)
                 *stage->place = 0;
         free(stage->digests);
-        if (stage->gpu && !stage->buffer)
+        if (stage->gpu && !stage->buffer) {
+                stage->gpu->ordinary -= message->length;
                 free(stage->bytes);
+        }
         if (stage->buffer) {
                 stage->gpu->used -= stage->buffer->size;
                 stage->staging->used -= stage->buffer->size;
@@ -412,7 +417,7 @@ void message_end(struct message *message, enum message_result result)
         if (message->done)
                 message->done(message, result);
         stage_free(message);
-        message_free(message->link->transport, message);
+        message_free(message);
 }
 
 /* The first message whose task has run, and that follows no other one of its transfer. */
@@ -484,14 +489,20 @@ void stage_store(struct message *message, unsigned steps)
         run(message, steps, stored);
 }
 
+/* Whether the bytes of a payload that came inline may wait for their GPU, beside those that do. */
+static bool may_wait(struct staging *staging, const struct message *message)
+{
+        return gpu_of(staging, message->stream, message->offset)->ordinary + message->length <= STAGING_BYTES;
+}
+
 void stage_store_inline(struct staging *staging, struct message *message, const void *bytes)
 {
         if (!message_begin(message)) {
-                message_free(message->link->transport, message);
+                message_free(message);
         } else if (!message->stream->off_host) {
                 (void)stream_store(message->stream, message->offset, bytes, message->length);
                 message_end(message, message->verify && message_check(message) < 0 ? MESSAGE_DIFFERS : MESSAGE_OK);
-        } else if (!stage_new_buffer(staging, message)) {
+        } else if (!may_wait(staging, message) || !stage_new_buffer(staging, message)) {
                 message_end(message, MESSAGE_NO_MEMORY);
         } else {
                 message->gpu_path = message_gpu_path(message, GPU_PATH_STAGED);

@@ -15,9 +15,8 @@
 #include "base/util.h"
 
 /*
- * The common part of all transports: the base of a transport, its pool of messages, and the states of a link. A message
- * is taken from the pool for each send and receive, and returns to it with the key wiped out. Thread: the progress
- * thread.
+ * The common part of all transports: the base of a transport, its messages, and the states of a link. A message is
+ * made for each send and receive, and freed with the key wiped out. Thread: the progress thread.
  */
 
 void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
@@ -31,32 +30,19 @@ void transport_init(struct transport *transport, const struct transport_ops *ops
         transport->handlers = *handlers;
 }
 
-void transport_clear(struct transport *transport)
-{
-        struct message *message, *next;
-
-        LL_FOREACH_SAFE (transport->free_messages, message, next)
-                free(message);
-        transport->free_messages = NULL;
-}
-
 struct message *message_new(struct transport *transport)
 {
-        struct message *message = transport->free_messages;
+        struct message *message = malloc(transport->message_size);
 
-        if (message)
-                LL_DELETE(transport->free_messages, message);
-        else
-                message = malloc(transport->message_size);
         if (message)
                 memset(message, 0, transport->message_size);
         return message;
 }
 
-void message_free(struct transport *transport, struct message *message)
+void message_free(struct message *message)
 {
         explicit_bzero(message->header.key, sizeof(message->header.key));
-        LL_PREPEND(transport->free_messages, message);
+        free(message);
 }
 
 /* ---- links ---- */
@@ -115,9 +101,7 @@ void link_note_message(struct link *link)
         if (!link_is_connecting(link))
                 return;
         link_set_state(link, LINK_UP);
-        link->connect_us = clock_now_us() - link->created_us;
-        if (link->connect_us == 0)
-                link->connect_us = 1; /* 0 means that no message came */
+        link->connect_us = at_least(clock_now_us() - link->created_us, 1); /* 0 means that no message came */
 }
 
 static const struct {

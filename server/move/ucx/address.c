@@ -8,8 +8,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <ferry/encoding.h>
-
 #include "base/address.h"
 #include "base/log.h"
 #include "ucx_internal.h"
@@ -72,8 +70,18 @@ static int rank(const struct ifaddrs *i)
         return !ucx_address_is_for_lanes(i) ? 0 : i->ifa_addr->sa_family == AF_INET ? 2 : 1;
 }
 
-/* Fills in an interface's address; the port is set already. 0; -ENODEV: no such interface; -EADDRNOTAVAIL: no address.
- */
+_Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
+               "the port lies at one place");
+
+/* Takes over an address of the system's, of any port. */
+static void take(struct ucx_address *a, const struct sockaddr *from)
+{
+        a->length = from->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        memcpy(&a->address, from, a->length);
+        ((struct sockaddr_in *)(void *)&a->address)->sin_port = htons(a->port);
+}
+
+/* Fills in an interface's address. 0; -ENODEV: no such interface; -EADDRNOTAVAIL: no address. */
 static int interface_address(const char *name, struct ucx_address *a)
 {
         struct ifaddrs *list, *best = NULL;
@@ -87,33 +95,25 @@ static int interface_address(const char *name, struct ucx_address *a)
                 if (strcmp(i->ifa_name, name) == 0 && rank(i) > (best ? rank(best) : 0))
                         best = i;
         if (best) {
-                in_port_t port = ((const struct sockaddr_in *)(const void *)&a->address)->sin_port;
-
-                a->length =
-                        best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-                memcpy(&a->address, best->ifa_addr, a->length);
-                ((struct sockaddr_in *)(void *)&a->address)->sin_port = port; /* at the same place in both */
+                take(a, best->ifa_addr);
                 r = 0;
         }
         freeifaddrs(list);
         return r;
 }
-_Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
-               "the port lies at one place");
 
 /* Prefers IPv4: workers can reach each other within one address family only (ucx.c). */
-static int resolve(const char *host, const char *port, struct ucx_address *a)
+static int resolve(const char *host, struct ucx_address *a)
 {
-        struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE }, *list, *best;
+        struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list, *best;
 
-        if (getaddrinfo(host, port, &hints, &list) != 0)
+        if (getaddrinfo(host, NULL, &hints, &list) != 0)
                 return -EADDRNOTAVAIL;
         best = list;
         for (struct addrinfo *i = list; i; i = i->ai_next)
                 if (i->ai_family == AF_INET && best->ai_family != AF_INET)
                         best = i;
-        memcpy(&a->address, best->ai_addr, best->ai_addrlen);
-        a->length = best->ai_addrlen;
+        take(a, best->ai_addr);
         freeaddrinfo(list);
         return 0;
 }
@@ -127,19 +127,16 @@ static bool is_interface_name(const char *host)
 /* "HOST:PORT", "[v6]:PORT", "INTERFACE:PORT" */
 static int parse(const char *text, struct ucx_address *a)
 {
-        char host[ADDRESS_HOST_SIZE], service[FERRY_UINT_TEXT_SIZE];
-        uint16_t port;
-        int r = -EADDRNOTAVAIL;
+        char host[ADDRESS_HOST_SIZE];
 
-        if (!address_split(text, host, &port))
+        if (!address_split(text, host, &a->port))
                 return -EINVAL;
-        (void)ferry_uint_format(port, service);
-        if (if_nametoindex(host) == 0)
-                r = resolve(host, service, a);
-        if (r == 0 || !is_interface_name(host))
-                return r;
+        if (if_nametoindex(host) == 0 && resolve(host, a) == 0)
+                return 0;
+        if (!is_interface_name(host))
+                return -EADDRNOTAVAIL;
         (void)snprintf(a->interface, sizeof(a->interface), "%s", host);
-        return resolve(NULL, service, a); /* for the port */
+        return 0;
 }
 
 /* Tries to bind: UCX has one error for all faults of an address, the system tells them apart. */
@@ -189,7 +186,6 @@ int ucx_address_parse(const char *data_listen, struct ucx_address *ret_address)
                 return refuse(r, r == -EADDRNOTAVAIL ? "the name cannot be resolved" : strerror(-r));
         if (is_link_local(&address))
                 return refuse(-EADDRNOTAVAIL, "UCX does not use link-local addresses");
-        classify(&address);
         *ret_address = address;
         return 0;
 }

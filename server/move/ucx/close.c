@@ -162,7 +162,7 @@ static void close_idle(struct ucx *ucx)
 
                 if (!link_is_usable(base) || !is_idle(link))
                         continue;
-                ucx_link_fail(link, FERRY_E_PEER_LOST, "the worker is shutting down");
+                ucx_link_fail(base, FERRY_E_PEER_LOST, "the worker is shutting down");
                 /* By force if no message ever came: UCX would wait to flush, and in the end abort. */
                 close_endpoint(link, base->connect_us == 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
         }
@@ -197,7 +197,7 @@ static void fail_all(struct ucx *ucx)
         struct link *link;
 
         DL_FOREACH (ucx->base.links, link)
-                ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the worker is shutting down");
+                ucx_link_fail(link, FERRY_E_PEER_LOST, "the worker is shutting down");
 }
 
 /* UCX's worker is destroyed, and with it every lane and every pending callback. */

@@ -106,7 +106,6 @@ int ucx_context_open(struct ucx *ucx, const struct ucx_config *config)
 
         if (r < 0)
                 return r;
-        ucx->put = ucx_put_is_safe();
         ucx_quirks_redirect();
         status = ucp.config_read(NULL, NULL, &ucp_config);
         if (status != UCS_OK)
@@ -161,7 +160,7 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
         };
         ucp_mem_h handle;
         ucs_status_t status;
-        uint64_t limit;
+        bool locks;
 
         if (memory->space && (memory->space->only_copied || !ucx_of(transport)->gpudirect))
                 return 0; /* transfers stage it */
@@ -176,16 +175,11 @@ int ucx_register_memory(struct transport *transport, struct memory *memory)
                           LOG_S("reason", ucs.status_string(status)));
                 return 0;
         }
-        limit = ucx_memlock_limit();
-        if (limit != UINT64_MAX && ucx_rdma_ports(NULL, 0)) {
-                log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
-                          LOG_U("size", memory->size), LOG_S("reason", ucs.status_string(status)),
-                          LOG_U("memlock_bytes", limit), LOG_S("advice", UCX_MEMLOCK_ADVICE));
-                return -ENOMEM;
-        }
+        locks = ucx_memlock_limit() != UINT64_MAX && ucx_rdma_ports(NULL, 0);
         log_event(LOG_ERROR, "memory registration failed", LOG_S("transport", transport->name),
-                  LOG_U("size", memory->size), LOG_S("reason", ucs.status_string(status)));
-        return ucx_errno(status);
+                  LOG_U("size", memory->size), LOG_S("reason", ucs.status_string(status)),
+                  LOG_S("advice", locks ? UCX_MEMLOCK_ADVICE : NULL));
+        return locks ? -ENOMEM : ucx_errno(status);
 }
 
 void ucx_deregister_memory(struct transport *transport, struct memory *memory)

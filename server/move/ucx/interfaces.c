@@ -43,12 +43,11 @@ static bool is_inner_bridge(const char *name)
 /* Common names of such bridges and their ports: inside a container, for example, sysfs does not show a bridge. */
 static bool has_inner_name(const char *name)
 {
-        static const char *const names[] = { "docker", "br-", "cni", "virbr", "veth", "lxcbr", "lxdbr", "podman" };
+        static const char *const names[] = {
+                "docker", "br-", "cni", "virbr", "veth", "lxcbr", "lxdbr", "podman", NULL
+        };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(names); i++)
-                if (strncmp(name, names[i], strlen(names[i])) == 0)
-                        return true;
-        return false;
+        return ucx_begins_with(name, names);
 }
 
 static void append(char *list, const char *name)

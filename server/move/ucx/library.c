@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dlfcn.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,6 +29,60 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void *library;               /* NULL = not loaded */
 static unsigned library_generation; /* of base/fork.h: the process that has loaded it */
 
+/* ---- its log ---- */
+
+/* UCX logs a peer's death as an error; Ferry's own lines say whose fault it is. */
+static enum log_level level_of(ucs_log_level_t level)
+{
+        switch (level) {
+        case UCS_LOG_LEVEL_FATAL:
+                return LOG_ERROR;
+        case UCS_LOG_LEVEL_ERROR:
+        case UCS_LOG_LEVEL_WARN:
+                return LOG_INFO;
+        default:
+                return LOG_DEBUG;
+        }
+}
+
+/* Limits the rate: UCX repeats some lines without end, for example when memory cannot be locked. Any thread. */
+static bool may_log(uint64_t *ret_left_out)
+{
+        static pthread_mutex_t rate_lock = PTHREAD_MUTEX_INITIALIZER;
+        static uint64_t second, lines, left_out;
+        uint64_t now = clock_now_us() / 1000000;
+        bool may;
+
+        (void)pthread_mutex_lock(&rate_lock);
+        if (now != second) {
+                second = now;
+                lines = 0;
+        }
+        may = lines++ < UCX_LOG_BURST;
+        *ret_left_out = may ? left_out : 0;
+        left_out = may ? 0 : left_out + 1;
+        (void)pthread_mutex_unlock(&rate_lock);
+        return may;
+}
+
+static ucs_log_func_rc_t log_line(const char *file, unsigned line, const char *function, ucs_log_level_t level,
+                                  const ucs_log_component_config_t *component, const char *format, va_list arguments)
+{
+        char text[512];
+        uint64_t left_out = 0;
+
+        if (!log_enabled(level_of(level)) ||
+            ((level == UCS_LOG_LEVEL_ERROR || level == UCS_LOG_LEVEL_WARN) && !may_log(&left_out)))
+                return UCS_LOG_FUNC_RC_STOP;
+        if (left_out)
+                log_event(LOG_INFO, "lines of the UCX log left out", LOG_U("lines", left_out));
+        (void)vsnprintf(text, sizeof(text), format, arguments);
+        log_event(level_of(level), "ucx", LOG_S("text", text), LOG_S("function", function));
+        return UCS_LOG_FUNC_RC_STOP;
+}
+
+/* ---- loading ---- */
+
 /* Fills in both tables. Returns the name of a function that the library lacks, or NULL. */
 static const char *find_functions(void *handle)
 {
@@ -41,13 +96,29 @@ static const char *find_functions(void *handle)
         return NULL;
 }
 
-static int load(char *detail, bool (*would_abort)(char *detail))
+/*
+ * UCX copies the host name into a buffer of HOST_NAME_MAX bytes when it is loaded: a name of 64 characters leaves no
+ * room for its terminator, and the process aborts.
+ */
+static bool would_abort(void)
+{
+        char name[HOST_NAME_MAX + 1] = "";
+
+        return gethostname(name, sizeof(name)) < 0 || strlen(name) >= HOST_NAME_MAX;
+}
+
+static int load(char *detail)
 {
         const char *missing;
         void *handle;
 
-        if (would_abort(detail))
+        if (would_abort()) {
+                (void)snprintf(detail, TRANSPORT_REASON_SIZE,
+                               "the network transport (--data-listen) cannot be used on a host whose name has %d "
+                               "characters: UCX would abort the process. Give the host or the container a shorter name",
+                               HOST_NAME_MAX);
                 return -ENOTSUP;
+        }
         handle = dlopen(UCX_LIBRARY, RTLD_NOW | RTLD_LOCAL);
         if (!handle) {
                 (void)snprintf(detail, TRANSPORT_REASON_SIZE,
@@ -65,6 +136,7 @@ static int load(char *detail, bool (*would_abort)(char *detail))
                 (void)dlclose(handle);
                 return -ENOTSUP;
         }
+        ucs.log_push_handler(log_line); /* its log is on standard output, and its configuration would come too late */
         library_generation = fork_generation();
         library = handle;
         return 0;
@@ -81,13 +153,13 @@ static int check_fork(char *detail)
         return -ENOTSUP;
 }
 
-int ucx_library_load(char *detail, bool (*would_abort)(char *detail))
+int ucx_library_load(char *detail)
 {
         char reason[TRANSPORT_REASON_SIZE];
         int r;
 
         (void)pthread_mutex_lock(&lock);
-        r = library ? check_fork(reason) : load(reason, would_abort);
+        r = library ? check_fork(reason) : load(reason);
         (void)pthread_mutex_unlock(&lock);
         if (r < 0) {
                 log_event(LOG_ERROR, "network transport not opened", LOG_S("reason", reason));
@@ -132,69 +204,4 @@ int ucx_errno(ucs_status_t status)
         default:
                 return -EIO;
         }
-}
-
-/* ---- its log ---- */
-
-/* UCX logs a peer's death as an error; Ferry's own lines say whose fault it is. */
-static enum log_level level_of(ucs_log_level_t level)
-{
-        switch (level) {
-        case UCS_LOG_LEVEL_FATAL:
-                return LOG_ERROR;
-        case UCS_LOG_LEVEL_ERROR:
-        case UCS_LOG_LEVEL_WARN:
-                return LOG_INFO;
-        default:
-                return LOG_DEBUG;
-        }
-}
-
-/* Limits the rate: UCX repeats some lines without end, for example when memory cannot be locked. Any thread. */
-static bool may_log(uint64_t *ret_left_out)
-{
-        static pthread_mutex_t rate_lock = PTHREAD_MUTEX_INITIALIZER;
-        static uint64_t second, lines, left_out;
-        uint64_t now = clock_now_us() / 1000000;
-        bool may;
-
-        (void)pthread_mutex_lock(&rate_lock);
-        if (now != second) {
-                second = now;
-                lines = 0;
-        }
-        may = lines++ < UCX_LOG_BURST;
-        *ret_left_out = may ? left_out : 0;
-        left_out = may ? 0 : left_out + 1;
-        (void)pthread_mutex_unlock(&rate_lock);
-        return may;
-}
-
-static ucs_log_func_rc_t handler(const char *file, unsigned line, const char *function, ucs_log_level_t level,
-                                 const ucs_log_component_config_t *component, const char *format, va_list arguments)
-{
-        char text[512];
-        uint64_t left_out = 0;
-
-        if (!log_enabled(level_of(level)) ||
-            ((level == UCS_LOG_LEVEL_ERROR || level == UCS_LOG_LEVEL_WARN) && !may_log(&left_out)))
-                return UCS_LOG_FUNC_RC_STOP;
-        if (left_out)
-                log_event(LOG_INFO, "lines of the UCX log left out", LOG_U("lines", left_out));
-        (void)vsnprintf(text, sizeof(text), format, arguments);
-        log_event(level_of(level), "ucx", LOG_S("text", text), LOG_S("function", function));
-        return UCS_LOG_FUNC_RC_STOP;
-}
-
-static void setup(void)
-{
-        ucs.log_push_handler(handler);
-}
-
-/* UCX opens its log on standard output as it is loaded. Its configuration comes too late for that. */
-void ucx_log_setup(void)
-{
-        static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-        (void)pthread_once(&once, setup);
 }

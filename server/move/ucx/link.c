@@ -61,11 +61,12 @@ void ucx_link_ready(struct ucx_link *link)
         DL_APPEND2(ucx_of_link(link)->ready, link, ready_prev, ready_next);
 }
 
-void ucx_link_fail(struct ucx_link *link, int error, const char *detail)
+void ucx_link_fail(struct link *base, int error, const char *detail)
 {
+        struct ucx_link *link = ucx_link_of(base);
         struct ucx *ucx = ucx_of_link(link);
 
-        if (!link_fail(&link->base, error, detail))
+        if (!link_fail(base, error, detail))
                 return;
         log_event(LOG_DEBUG, "link failed", LOG_S("transport", ucx->base.name), LOG_S("error", ferry_error_code(error)),
                   LOG_S("reason", detail));
@@ -85,14 +86,14 @@ void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status)
 
         if (link->base.state == LINK_UP) {
                 (void)snprintf(detail, sizeof(detail), "the connection broke (%s)", reason);
-                ucx_link_fail(link, FERRY_E_PEER_LOST, detail);
+                ucx_link_fail(&link->base, FERRY_E_PEER_LOST, detail);
         } else if (link->base.accepted || ucx_address_format(&link->peer, address, sizeof(address)) < 0) {
-                ucx_link_fail(link, FERRY_E_PEER_UNREACHABLE, reason);
+                ucx_link_fail(&link->base, FERRY_E_PEER_UNREACHABLE, reason);
         } else {
                 (void)snprintf(detail, sizeof(detail),
                                "no connection to the peer's data port %s: check its worker, route and firewall (%s)",
                                address, reason);
-                ucx_link_fail(link, FERRY_E_PEER_UNREACHABLE, detail);
+                ucx_link_fail(&link->base, FERRY_E_PEER_UNREACHABLE, detail);
         }
 }
 
@@ -108,26 +109,13 @@ void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status)
  */
 static const char *const bulk_marks[] = { "rma_bw#0", "am_bw#0", " am" };
 
-static void copy_name(const char *line, char *name, size_t size)
-{
-        const char *start = strstr(line, "]:"), *end;
-
-        if (!start || !(start = strchr(start + 2, ':')))
-                return;
-        start++;
-        end = strchr(start, '/');
-        if (end && end > start && (size_t)(end - start) < size)
-                (void)snprintf(name, size, "%.*s", (int)(end - start), start);
-}
-
 const char *ucx_carrier(struct link *base)
 {
-        struct ucx_link *link = ucx_link_of(base);
+        const struct ucx_link *link = ucx_link_of(base);
         FERRY_CLEANUP(cleanup_free) char *text = NULL;
-        size_t size = 0;
+        size_t size = 0, best = FERRY_ARRAY_SIZE(bulk_marks);
         FILE *out;
         char *save = NULL;
-        char names[FERRY_ARRAY_SIZE(bulk_marks)][TRANSPORT_NAME_SIZE] = { { 0 } };
 
         /* Only while the link is up: before the first message lanes may be missing, and after a failure UCX cannot
          * tell. */
@@ -138,12 +126,14 @@ const char *ucx_carrier(struct link *base)
                 return "";
         ucp.ep_print_info(link->endpoint, out);
         (void)fclose(out);
-        for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save))
-                for (size_t i = 0; i < FERRY_ARRAY_SIZE(bulk_marks); i++)
-                        if (strstr(line, "lane[") && strstr(line, bulk_marks[i]) && !names[i][0])
-                                copy_name(line, names[i], sizeof(names[i]));
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(bulk_marks) && !base->carrier[0]; i++)
-                memcpy(base->carrier, names[i], sizeof(base->carrier));
+        for (char *line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+                const char *lane = strstr(line, "lane[");
+
+                for (size_t i = 0; lane && i < best; i++)
+                        if (strstr(lane, bulk_marks[i]) &&
+                            sscanf(lane, "lane[%*u]: %*u:%31[^/]", base->carrier) == 1) /* TRANSPORT_NAME_SIZE */
+                                best = i;
+        }
         return base->carrier;
 }
 

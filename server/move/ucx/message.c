@@ -45,26 +45,16 @@ bool ucx_message_place(struct ucx_message *m)
 
 /* ---- completions ---- */
 
-/* All failures but a want of memory are the link's. */
-static enum message_result result_of(ucs_status_t status)
-{
-        switch (status) {
-        case UCS_OK:
-                return MESSAGE_OK;
-        case UCS_ERR_NO_MEMORY:
-                return MESSAGE_NO_MEMORY;
-        default:
-                return MESSAGE_LOST;
-        }
-}
-
 void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
 {
         struct ucx_link *link = link_of(m);
-        enum message_result result = result_of(status);
+        /* All failures but a want of memory are the link's. */
+        enum message_result result = status == UCS_OK              ? MESSAGE_OK
+                                     : status == UCS_ERR_NO_MEMORY ? MESSAGE_NO_MEMORY
+                                                                   : MESSAGE_LOST;
 
         DL_DELETE(link->under_way, &m->base);
-        if (m->receive)
+        if (m->descriptor)
                 link->receiving -= m->base.length;
         else if (m->fragment)
                 link->fragments_sending -= m->base.length;
@@ -80,13 +70,13 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
         else
                 ucx_link_ready(link);
         /* The link is still there: only ucx_sweep ends links. */
-        if (result == MESSAGE_OK && m->receive && m->base.stage) {
+        if (result == MESSAGE_OK && m->descriptor && m->base.stage) {
                 if (staging_tasks(ucx_of_link(link)->staging)) {
                         stage_store(&m->base, m->device ? STAGING_CHECK : STAGING_STORE);
                         return;
                 }
                 result = MESSAGE_LOST; /* the worker is stopping */
-        } else if (result == MESSAGE_OK && m->receive && m->base.verify && message_check(&m->base) < 0) {
+        } else if (result == MESSAGE_OK && m->descriptor && m->base.verify && message_check(&m->base) < 0) {
                 result = MESSAGE_DIFFERS;
         }
         message_end(&m->base, result);
@@ -151,7 +141,7 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
                 return ret_buffer->count > 0;
         }
         ret_buffer->address = address;
-        if (!m->receive && ucx_of_link(link_of(m))->put && ucx_message_is_rendezvous(m) && length <= UCX_PUT_ABOVE) {
+        if (!m->descriptor && length <= UCX_PUT_ABOVE && ucx_message_is_rendezvous(m) && ucx_put_is_safe()) {
                 m->piece = (struct iovec){ .iov_base = address, .iov_len = length };
                 *ret_buffer = (struct buffer){ .address = &m->piece, .count = 1, .list = true };
         }
@@ -166,17 +156,12 @@ static bool find_payload(struct ucx_message *m, struct buffer *ret_buffer)
  */
 static bool pack(struct ucx_message *m, struct buffer *buffer)
 {
-        char *at;
-
         if (!buffer->list || buffer->count <= UCX_FRAGMENT_PIECES || ucx_message_is_rendezvous(m))
                 return true;
-        at = m->packed = malloc(m->base.length);
-        if (!at)
+        m->packed = malloc(m->base.length);
+        if (!m->packed)
                 return false;
-        for (size_t i = 0; i < buffer->count; i++) {
-                memcpy(at, m->pieces[i].iov_base, m->pieces[i].iov_len);
-                at += m->pieces[i].iov_len;
-        }
+        (void)stream_load(m->base.stream, m->base.offset, m->packed, m->base.length);
         *buffer = (struct buffer){ .address = m->packed, .count = m->base.length };
         return true;
 }
@@ -200,7 +185,7 @@ static void enter(struct ucx_message *m)
         struct ucx_link *link = link_of(m);
 
         DL_APPEND(link->under_way, &m->base);
-        if (m->receive)
+        if (m->descriptor)
                 link->receiving += m->base.length;
         else if (m->fragment)
                 link->fragments_sending += m->base.length;
@@ -228,7 +213,6 @@ void ucx_message_send_now(struct ucx_message *m)
         if (m->base.verify && !m->base.stage)
                 (void)message_seal(&m->base);
         wire_encode(&m->base.header, m->header);
-        ucx_pace_sent(link_of(m), &m->base.header);
         ucx_watch_wake(ucx_of_link(link_of(m)));
         started(m, ucp.am_send_nbx(link_of(m)->endpoint, UCX_AM_ID, m->header, WIRE_SIZE, buffer.address, buffer.count,
                                    &param));

@@ -15,21 +15,13 @@
  * twice that limit. With a small delay the chunk stays at its first size, which suits the caches best; on loopback
  * always.
  *
- *   The round trip is the shortest time measured between a request and an answer that waits for no bulk: READ and its
- *   DATA, whose header precedes the bytes, DONE, HELLO, and WRITE with the bytes inside the message. One request at a
- *   time is measured, and only on a link that is up, because the first exchange includes the connect. Before the first
- *   measurement the kernel's estimate is used (watch.c).
+ *   The round trip is the kernel's shortest of late (watch.c).
  *
  *   The duration of a rendezvous counts from its post or from the end of the rendezvous before it, whichever is later:
  *   rendezvous sent together are received one after the other.
  */
 
 enum { GROW_ROUNDS = 64 };
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-        return a < b ? a : b;
-}
 
 /* UCX may wait on loopback for a processor, but not for the network. */
 static bool is_long(const struct ucx_link *link)
@@ -42,28 +34,20 @@ uint64_t ucx_window(struct link *base)
         const struct ucx_link *link = ucx_link_of(base);
         const struct ucx *ucx = ucx_of_link(link);
         uint64_t chunks = (uint64_t)link->chunk * ucx->window, most = (uint64_t)ucx->chunk_max * ucx->window;
-        uint64_t on_the_way = is_long(link) ? least(link->rtt_us * UCX_LONG_RATE, most) : 0;
+        uint64_t on_the_way = is_long(link) ? at_most(link->rtt_us * UCX_LONG_RATE, most) : 0;
 
-        return chunks > on_the_way ? chunks : on_the_way;
-}
-
-bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length)
-{
-        bool has = staging_has_room(ucx_of_link(link)->staging, stream, offset, length);
-
-        link->wants_stage |= !has;
-        return has;
+        return at_least(chunks, on_the_way);
 }
 
 uint64_t ucx_request_size(struct link *base, const struct stream *own, uint64_t offset, uint64_t limit)
 {
-        uint64_t most = least(limit, ucx_link_of(base)->chunk);
+        uint64_t most = at_most(limit, ucx_link_of(base)->chunk);
         uint8_t *address;
         uint64_t run = stream_run(own, offset, most, &address);
 
         /* Runs that are too short for a rendezvous each share one. */
         if (run < UCX_GATHER_BELOW && run < limit)
-                return least(most, UCX_GATHER_SIZE);
+                return at_most(most, UCX_GATHER_SIZE);
         return run;
 }
 
@@ -72,14 +56,14 @@ static uint64_t fit_off_host(struct ucx_link *link, const struct stream *stream,
 {
         uint8_t *address;
         struct memory *memory;
-        uint64_t direct = ucx_gpudirect_run(link, stream, offset, least(limit, link->chunk), &address, &memory);
+        uint64_t direct = ucx_gpudirect_run(link, stream, offset, at_most(limit, link->chunk), &address, &memory);
 
         if (direct > 0)
                 return direct;
         if (limit > WIRE_INLINE_MAX && link_is_connecting(&link->base))
                 return link->base.state == LINK_OPENING || link->base.loading ? 0 : WIRE_INLINE_MAX;
-        limit = least(limit, link->chunk);
-        return ucx_staging_has_room(link, stream, offset, limit) ? limit : 0;
+        limit = at_most(limit, link->chunk);
+        return staging_has_room(ucx_of_link(link)->staging, stream, offset, limit) ? limit : 0;
 }
 
 /*
@@ -98,7 +82,7 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
         uint64_t run;
         bool fragments;
 
-        limit = least(limit, WIRE_CHUNK_MAX);
+        limit = at_most(limit, WIRE_CHUNK_MAX);
         run = stream_run(stream, offset, limit, &address);
         fragments =
                 limit <= UCX_FRAGMENTS_BELOW || (run < limit && run < UCX_GATHER_BELOW) || is_long(ucx_link_of(base));
@@ -108,49 +92,17 @@ uint64_t ucx_fit(struct link *base, const struct stream *stream, uint64_t offset
         if (fragments && limit > WIRE_INLINE_MAX && link_is_connecting(base))
                 return base->state == LINK_OPENING ? 0 : WIRE_INLINE_MAX;
         *ret_inline = fragments && limit > WIRE_INLINE_MAX && ucx_link_is_tcp(ucx_link_of(base));
-        return *ret_inline ? least(limit, UCX_FRAGMENT_SIZE) : limit;
+        return *ret_inline ? at_most(limit, UCX_FRAGMENT_SIZE) : limit;
 }
 
 /* ---- measurements ---- */
 
-static bool is_answered_at_once(const struct wire_header *header)
-{
-        return header->type == WIRE_READ || header->type == WIRE_DONE || header->type == WIRE_HELLO ||
-               (header->type == WIRE_WRITE && header->length <= WIRE_INLINE_MAX);
-}
-
-void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header)
-{
-        uint64_t now_us;
-
-        if (link->base.state != LINK_UP || !is_answered_at_once(header))
-                return;
-        now_us = clock_now_us();
-        if (link->probe_us && now_us < link->probe_us + UCX_PROBE_US)
-                return;
-        link->probe_us = now_us;
-        link->probe_transfer = header->transfer;
-        link->probe_seq = header->seq;
-}
-
-void ucx_pace_received(struct ucx_link *link, const struct wire_header *header)
-{
-        uint64_t took_us;
-
-        if (!link->probe_us || header->transfer != link->probe_transfer || header->seq != link->probe_seq)
-                return;
-        took_us = clock_now_us() - link->probe_us;
-        link->probe_us = 0;
-        if (link->rtt_us == 0 || took_us < link->rtt_us)
-                link->rtt_us = took_us ? took_us : 1;
-}
-
 void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us)
 {
         struct ucx *ucx = ucx_of_link(link);
-        uint64_t now_us = clock_now_us(), most_us = least(GROW_ROUNDS * link->rtt_us, UCX_RENDEZVOUS_US), took_us;
+        uint64_t now_us = clock_now_us(), most_us = at_most(GROW_ROUNDS * link->rtt_us, UCX_RENDEZVOUS_US), took_us;
 
-        took_us = now_us - (posted_us > link->bulk_done_us ? posted_us : link->bulk_done_us);
+        took_us = now_us - at_least(posted_us, link->bulk_done_us);
         link->bulk_done_us = now_us;
         if (ucx->listen.loopback || link->rtt_us == 0 || length < link->chunk || !ucx_link_is_tcp(link))
                 return;

@@ -52,12 +52,6 @@ static bool is_answered(const struct wire_header *header)
         return header->type != WIRE_DONE || !(header->flags & WIRE_QUIET);
 }
 
-static void defer(struct ucx *ucx, struct ucx_message *m, enum ucx_deferred deferred)
-{
-        m->deferred = deferred;
-        DL_APPEND(ucx->deferred, &m->base);
-}
-
 /* The message that was to open the link is gone, so another one may open it (ucx_fit). */
 static void offer_opening(struct ucx_link *link)
 {
@@ -110,8 +104,8 @@ static void load(struct ucx_message *m)
 void ucx_send(struct link *base, struct message *message)
 {
         struct ucx_link *link = ucx_link_of(base);
-        struct ucx *ucx = ucx_of_link(link);
         struct ucx_message *m = ucx_message_of(message);
+        bool must_wait;
 
         message->link = base;
         if (!message->stream)
@@ -125,14 +119,27 @@ void ucx_send(struct link *base, struct message *message)
                 return;
         }
         m->fragment = message->force_inline || has_fragments(link, message->transfer) || link_is_connecting(base);
-        if (m->fragment && (base->state == LINK_OPENING || link->fragments || ucx->in_progress || ucx->deferred ||
-                            !has_room(link, message->length))) {
+        must_wait = ucx_of_link(link)->in_progress || link->deferred;
+        if (m->fragment &&
+            (must_wait || base->state == LINK_OPENING || link->fragments || !has_room(link, message->length))) {
                 DL_APPEND(link->fragments, message);
                 ucx_link_ready(link);
-        } else if (ucx->in_progress || ucx->deferred) {
-                defer(ucx, m, UCX_DEFERRED_SEND);
+        } else if (must_wait) {
+                DL_APPEND(link->deferred, message);
+                ucx_link_ready(link);
         } else {
                 send_or_end(m);
+        }
+}
+
+/* Sends what has come up meanwhile. */
+static void pump_deferred(struct ucx_link *link)
+{
+        struct message *m;
+
+        while ((m = link->deferred)) {
+                DL_DELETE(link->deferred, m);
+                send_or_end(ucx_message_of(m));
         }
 }
 
@@ -157,14 +164,13 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
 
         message->link = base;
         payload->taken = true;
-        m->receive = true;
         if (payload->bytes) {
                 stage_store_inline(ucx_of_link(link)->staging, message, payload->bytes);
                 return;
         }
         m->descriptor = payload->descriptor;
         if (!link_is_usable(base)) { /* the engine has failed the link meanwhile */
-                defer(ucx_of_link(link), m, UCX_DEFERRED_REFUSE);
+                DL_APPEND(ucx_of_link(link)->refused, message);
                 return;
         }
         DL_APPEND(link->receives, message);
@@ -174,7 +180,7 @@ void ucx_receive(struct link *base, struct message *message, struct payload *pay
 static void refuse(struct ucx *ucx, struct ucx_message *m)
 {
         ucp.am_data_release(ucx->worker, m->descriptor);
-        message_free(&ucx->base, &m->base); /* its link may be gone */
+        message_free(&m->base); /* its link may be gone */
 }
 
 /* Over TCP one at a time; otherwise up to one window, so that many transfers do not thrash the cache. */
@@ -200,7 +206,8 @@ static struct message *next_receive(struct ucx_link *link)
         struct message *m;
 
         DL_FOREACH (link->receives, m)
-                if (needs_no_buffer(link, m) || ucx_staging_has_room(link, m->stream, m->offset, m->length))
+                if (needs_no_buffer(link, m) ||
+                    staging_has_room(ucx_of_link(link)->staging, m->stream, m->offset, m->length))
                         return m;
         return NULL;
 }
@@ -227,35 +234,29 @@ static bool refuse_later(struct ucx *ucx, void *descriptor)
         if (!m)
                 return false;
         ucx_message_of(m)->descriptor = descriptor;
-        defer(ucx, ucx_message_of(m), UCX_DEFERRED_REFUSE);
+        DL_APPEND(ucx->refused, m);
         return true;
 }
 
 /* ---- both ---- */
 
-static void act_now(struct ucx *ucx, struct message *m)
-{
-        DL_DELETE(ucx->deferred, m);
-        if (ucx_message_of(m)->deferred == UCX_DEFERRED_REFUSE)
-                refuse(ucx, ucx_message_of(m));
-        else
-                send_or_end(ucx_message_of(m));
-}
-
 bool ucx_queue_flush(struct ucx *ucx)
 {
-        bool any = false;
+        struct ucx_link *link;
+        struct message *m;
+        bool any = ucx->refused || ucx->ready;
 
-        while (ucx->deferred || ucx->ready) {
-                struct ucx_link *link = ucx->ready;
-
-                any = true;
-                if (ucx->deferred) {
-                        act_now(ucx, ucx->deferred);
-                        continue;
+        for (;;) {
+                while ((m = ucx->refused)) {
+                        DL_DELETE(ucx->refused, m);
+                        refuse(ucx, ucx_message_of(m));
                 }
+                link = ucx->ready;
+                if (!link)
+                        return any;
                 DL_DELETE2(ucx->ready, link, ready_prev, ready_next);
                 link->ready_prev = NULL;
+                pump_deferred(link);
                 pump_receives(link);
                 pump_fragments(link);
                 if (link->room && link_is_usable(&link->base)) {
@@ -263,65 +264,66 @@ bool ucx_queue_flush(struct ucx *ucx)
                         ucx->base.handlers.room(ucx->base.handlers.context, &link->base);
                 }
         }
-        return any;
 }
 
-/* The first message of the list with a payload of the transfer that is not being refused. */
-static struct message *find_waiting(struct message *list, const struct link *link, uint64_t transfer)
+/* The first message of the list with a payload of the transfer. */
+static struct message *find_waiting(struct message *list, uint64_t transfer)
 {
         struct message *m;
 
         DL_FOREACH (list, m)
-                if (m->link == link && m->transfer == transfer && m->length > 0 &&
-                    ucx_message_of(m)->deferred == UCX_DEFERRED_SEND)
+                if (m->transfer == transfer && m->length > 0)
                         return m;
         return NULL;
+}
+
+/* Ends the sends of a list that have a payload of the transfer. */
+static void cancel_sends(struct message **list, uint64_t transfer)
+{
+        struct message *m;
+
+        /* done may call the transport again, so each search starts anew. */
+        while ((m = find_waiting(*list, transfer))) {
+                DL_DELETE(*list, m);
+                message_end(m, MESSAGE_CANCELLED);
+        }
 }
 
 void ucx_cancel(struct link *base, uint64_t transfer)
 {
         struct ucx_link *link = ucx_link_of(base);
-        struct ucx *ucx = ucx_of_link(link);
         struct message *m;
 
         stage_cancel(base, &transfer, MESSAGE_CANCELLED);
-        /* done may call the transport again, so each search starts anew. */
-        while ((m = find_waiting(link->fragments, base, transfer))) {
-                DL_DELETE(link->fragments, m);
-                message_end(m, MESSAGE_CANCELLED);
-        }
-        while ((m = find_waiting(ucx->deferred, base, transfer))) {
-                DL_DELETE(ucx->deferred, m);
-                message_end(m, MESSAGE_CANCELLED);
-        }
-        while ((m = find_waiting(link->receives, base, transfer))) {
+        cancel_sends(&link->fragments, transfer);
+        cancel_sends(&link->deferred, transfer);
+        while ((m = find_waiting(link->receives, transfer))) {
                 DL_DELETE(link->receives, m);
-                defer(ucx, ucx_message_of(m), UCX_DEFERRED_REFUSE);
+                DL_APPEND(ucx_of_link(link)->refused, m);
         }
         offer_opening(link);
 }
 
+static void drop_sends(struct message **list)
+{
+        struct message *m;
+
+        while ((m = *list)) {
+                DL_DELETE(*list, m);
+                message_end(m, MESSAGE_LOST);
+        }
+}
+
 void ucx_queue_drop(struct ucx_link *link)
 {
-        struct ucx *ucx = ucx_of_link(link);
-        struct message *m, *next;
+        struct message *m;
 
         stage_cancel(&link->base, NULL, MESSAGE_LOST);
-        while ((m = link->fragments)) {
-                DL_DELETE(link->fragments, m);
-                message_end(m, MESSAGE_LOST);
-        }
-        for (m = ucx->deferred; m; m = next) {
-                next = m->next;
-                if (m->link != &link->base || ucx_message_of(m)->deferred != UCX_DEFERRED_SEND)
-                        continue;
-                DL_DELETE(ucx->deferred, m);
-                message_end(m, MESSAGE_LOST);
-                next = ucx->deferred; /* done may have changed the list */
-        }
+        drop_sends(&link->fragments);
+        drop_sends(&link->deferred);
         while ((m = link->receives)) { /* begin has not run, so done is not due */
                 DL_DELETE(link->receives, m);
-                refuse(ucx, ucx_message_of(m));
+                refuse(ucx_of_link(link), ucx_message_of(m));
         }
 }
 
@@ -364,7 +366,6 @@ static void handle(struct ucx *ucx, struct ucx_link *link, const void *bytes, si
                         ucx_link_ready(link);
                 }
                 link_note_message(&link->base);
-                ucx_pace_received(link, &header);
                 ucx->base.handlers.message(ucx->base.handlers.context, &link->base, &header, payload);
                 break;
         }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -23,6 +22,7 @@
  * it, and which version ends it. "Open": the source of 1.22.0 still has the fault. No other file asks for the version.
  *
  * Entries that shape the files around them are there, and named here:
+ *   - library.c does not load UCX under a host name of 64 characters, with which it would abort. Open.
  *   - queue.c sends, posts and refuses nothing inside UCX's callbacks, and over TCP posts one receive at a time for an
  *     endpoint: PUT is safe only so (ucx_put_is_safe). Needed while a worker or its peer may have 1.15 or older.
  *   - message.c passes short rendezvous as a list of pieces, for the same reason. 1.16 ends it.
@@ -45,23 +45,6 @@ static bool is_before(unsigned minor)
 }
 
 /* ---- the process ---- */
-
-/*
- * UCX copies the host name into a buffer of HOST_NAME_MAX bytes when it is loaded: a name of 64 characters leaves no
- * room for its terminator, and the process aborts. Open.
- */
-bool ucx_would_abort(char *detail)
-{
-        char name[HOST_NAME_MAX + 1] = "";
-
-        if (gethostname(name, sizeof(name)) == 0 && strlen(name) < HOST_NAME_MAX)
-                return false;
-        (void)snprintf(detail, TRANSPORT_REASON_SIZE,
-                       "the network transport (--data-listen) cannot be used on a host whose name has %d characters: "
-                       "UCX would abort the process. Give the host or the container a shorter name",
-                       HOST_NAME_MAX);
-        return true;
-}
 
 #define EVENTS_MAX "16384" /* sockets: 4096 links of peers and as many of our own, with a spare each */
 
@@ -227,7 +210,7 @@ void ucx_quirks_configure(const struct ucx *ucx, const struct ucx_config *config
                  */
                 { "TCP_CONN_NB", "y", true },
                 /* ucx_put_is_safe, and UCX_PUT_ABOVE */
-                { "TCP_PUT_ENABLE", ucx->put ? NULL : "n", true },
+                { "TCP_PUT_ENABLE", ucx_put_is_safe() ? NULL : "n", true },
                 { "TCP_RX_SEG_SIZE", "64k", true },
                 /*
                  * The number of pieces that UCX sends in place, without packing them; its default of 6 is too few for
@@ -302,16 +285,11 @@ ucs_status_t ucx_quirks_init(struct ucx *ucx, const ucp_params_t *params, ucp_co
  * (openucx/ucx#11202). UCX asks a function of its libucs, in 1.20.0 the first of these two, from 1.20.1 on the second.
  */
 
-static bool has_fault(void)
-{
-        return !is_before(20) && is_before(21);
-}
-
-static bool is_loopback(int if_index)
+static bool is_unseen_loopback(int if_index)
 {
         char name[IF_NAMESIZE];
 
-        return if_indextoname((unsigned)if_index, name) && strcmp(name, "lo") == 0;
+        return !is_before(20) && is_before(21) && if_indextoname((unsigned)if_index, name) && strcmp(name, "lo") == 0;
 }
 
 struct question {
@@ -385,7 +363,7 @@ int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t opti
 {
         int (*of_ucx)(int, const struct sockaddr *, uintptr_t);
 
-        if (has_fault() && is_loopback(if_index))
+        if (is_unseen_loopback(if_index))
                 return 1;
         *(void **)&of_ucx = ucx_library_find("ucs_netlink_route_exists");
         return !of_ucx || of_ucx(if_index, remote, option) || kernel_routes(if_index, remote);
@@ -395,7 +373,7 @@ int ucx_is_best_route(int if_index, const struct sockaddr *remote)
 {
         int (*of_ucx)(int, const struct sockaddr *);
 
-        if (has_fault() && is_loopback(if_index))
+        if (is_unseen_loopback(if_index))
                 return 1;
         *(void **)&of_ucx = ucx_library_find("ucs_netlink_is_best_route");
         return !of_ucx || of_ucx(if_index, remote) || kernel_routes(if_index, remote);

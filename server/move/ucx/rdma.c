@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <glob.h>
-#include <inttypes.h>
+#include <linux/capability.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include "base/log.h"
 #include "ucx_internal.h"
 
 /*
- * RDMA devices and the limit of locked memory, read from sysfs and /proc, so that no verbs library is needed. Any
+ * RDMA devices and the limit of locked memory, read from sysfs, so that no verbs library is needed. Any
  * thread.
  */
 
@@ -57,16 +58,13 @@ bool ucx_rdma_ports(char *list, size_t size)
         return any;
 }
 
-/* CAP_IPC_LOCK, number 14, lifts the limit. */
+/* CAP_IPC_LOCK lifts the limit. */
 static bool may_lock_all(void)
 {
-        FERRY_CLEANUP(cleanup_file) FILE *in = fopen("/proc/self/status", "re");
-        char line[128];
-        uint64_t effective = 0;
+        struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+        struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
 
-        while (in && fgets(line, sizeof(line), in))
-                (void)sscanf(line, "CapEff: %" SCNx64, &effective);
-        return (effective >> 14 & 1) != 0;
+        return syscall(SYS_capget, &header, sets) == 0 && (sets[0].effective & CAP_TO_MASK(CAP_IPC_LOCK)) != 0;
 }
 
 uint64_t ucx_memlock_limit(void)
@@ -94,10 +92,15 @@ bool ucx_check_memlock(void)
 
 bool ucx_is_rdma(const char *lane)
 {
-        static const char *const prefixes[] = { "rc_", "dc_", "ud_", "srd" };
+        static const char *const prefixes[] = { "rc_", "dc_", "ud_", "srd", NULL };
 
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(prefixes); i++)
-                if (strncmp(lane, prefixes[i], strlen(prefixes[i])) == 0)
+        return ucx_begins_with(lane, prefixes);
+}
+
+bool ucx_has_lane(const struct ucx *ucx, bool (*is)(const char *lane))
+{
+        for (size_t i = 0; i < ucx->facts.n_transports; i++)
+                if (is(ucx->lanes[i]))
                         return true;
         return false;
 }
@@ -105,9 +108,8 @@ bool ucx_is_rdma(const char *lane)
 /* The reasons in the order in which a user would mend them. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config)
 {
-        for (size_t i = 0; i < ucx->facts.n_transports; i++)
-                if (ucx_is_rdma(ucx->lanes[i]))
-                        return NULL;
+        if (ucx_has_lane(ucx, ucx_is_rdma))
+                return NULL;
         if (config->ucx_tls)
                 return "--transports names no RDMA transport that is available";
         if (!ucx_has_rdma())

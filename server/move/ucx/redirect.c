@@ -32,27 +32,17 @@ static void *instead_of(const struct wanted *wanted, const char *name)
 
 /* ---- the entries of one library ---- */
 
-/*
- * What the dynamic linker knows of a library. Relocations with and without an addend begin with the same two fields.
- */
+/* What the dynamic linker knows of a library. Those of x86-64 and arm64 have relocations with an addend alone. */
 struct library {
         uintptr_t base;
         uintptr_t read_only, read_only_end; /* what the dynamic linker has made read-only after it filled it in */
         const ElfW(Sym) * symbols;
         const char *names;
         struct {
-                uintptr_t start, size;
-                size_t step;
-        } relocations[3];
+                const ElfW(Rela) * first;
+                size_t size; /* bytes */
+        } data, calls;
 };
-
-#if __ELF_NATIVE_CLASS == 64
-#define SYMBOL_OF(info) ELF64_R_SYM(info)
-#else
-#define SYMBOL_OF(info) ELF32_R_SYM(info)
-#endif
-
-enum { WITH_ADDEND, WITHOUT_ADDEND, OF_CALLS };
 
 static uintptr_t page_size(void)
 {
@@ -65,46 +55,35 @@ static uintptr_t page_of(uintptr_t address)
 }
 
 /* glibc has made these addresses absolute on most machines, musl on none. */
-static uintptr_t absolute(const struct library *library, uintptr_t address)
+static const void *absolute(const struct library *library, uintptr_t address)
 {
-        return address < library->base ? library->base + address : address;
+        return (const void *)(address < library->base ? library->base + address : address);
 }
 
-/* Finds the tables of a library: its symbols, their names, and up to three lists of relocations. */
+/* Finds the tables of a library: its symbols, their names, and the relocations of data and of calls. */
 static void read_dynamic(struct library *library, const ElfW(Dyn) * dynamic)
 {
-        library->relocations[WITH_ADDEND].step = sizeof(ElfW(Rela));
-        library->relocations[WITHOUT_ADDEND].step = sizeof(ElfW(Rel));
         for (; dynamic->d_tag != DT_NULL; dynamic++) {
                 uintptr_t value = dynamic->d_un.d_ptr;
 
                 switch (dynamic->d_tag) {
                 case DT_SYMTAB:
-                        library->symbols = (const void *)absolute(library, value);
+                        library->symbols = absolute(library, value);
                         break;
                 case DT_STRTAB:
-                        library->names = (const void *)absolute(library, value);
+                        library->names = absolute(library, value);
                         break;
                 case DT_RELA:
-                        library->relocations[WITH_ADDEND].start = absolute(library, value);
+                        library->data.first = absolute(library, value);
                         break;
                 case DT_RELASZ:
-                        library->relocations[WITH_ADDEND].size = value;
-                        break;
-                case DT_REL:
-                        library->relocations[WITHOUT_ADDEND].start = absolute(library, value);
-                        break;
-                case DT_RELSZ:
-                        library->relocations[WITHOUT_ADDEND].size = value;
+                        library->data.size = value;
                         break;
                 case DT_JMPREL:
-                        library->relocations[OF_CALLS].start = absolute(library, value);
+                        library->calls.first = absolute(library, value);
                         break;
                 case DT_PLTRELSZ:
-                        library->relocations[OF_CALLS].size = value;
-                        break;
-                case DT_PLTREL:
-                        library->relocations[OF_CALLS].step = value == DT_RELA ? sizeof(ElfW(Rela)) : sizeof(ElfW(Rel));
+                        library->calls.size = value;
                         break;
                 default:
                         break;
@@ -129,20 +108,16 @@ static void set_entry(const struct library *library, uintptr_t entry, void *func
                 (void)mprotect((void *)page, page_size(), PROT_READ);
 }
 
-/* Sets each entry of the library that is bound to a wanted function's name. */
-static void set_entries(const struct library *library, const struct wanted *wanted)
+/* Sets each entry of a list that is bound to a wanted function's name. */
+static void set_entries(const struct library *library, const ElfW(Rela) * first, size_t size,
+                        const struct wanted *wanted)
 {
-        for (size_t i = 0; i < FERRY_ARRAY_SIZE(library->relocations); i++) {
-                uintptr_t start = library->relocations[i].start, end = start + library->relocations[i].size;
+        for (const ElfW(Rela) *r = first; r && r < first + size / sizeof(*r); r++) {
+                const char *name = library->names + library->symbols[ELF64_R_SYM(r->r_info)].st_name;
+                void *function = *name ? instead_of(wanted, name) : NULL;
 
-                for (uintptr_t at = start; start && at < end; at += library->relocations[i].step) {
-                        const ElfW(Rel) *relocation = (const void *)at;
-                        const char *name = library->names + library->symbols[SYMBOL_OF(relocation->r_info)].st_name;
-                        void *function = *name ? instead_of(wanted, name) : NULL;
-
-                        if (function)
-                                set_entry(library, library->base + relocation->r_offset, function);
-                }
+                if (function)
+                        set_entry(library, library->base + r->r_offset, function);
         }
 }
 
@@ -174,8 +149,8 @@ static int look_at_library(struct dl_phdr_info *info, size_t size, void *context
                         read_dynamic(&library, (const void *)(library.base + part->p_vaddr));
                 }
         }
-        if (library.symbols && library.names)
-                set_entries(&library, wanted);
+        set_entries(&library, library.data.first, library.data.size, wanted);
+        set_entries(&library, library.calls.first, library.calls.size, wanted);
         return 0;
 }
 

@@ -49,7 +49,7 @@ static bool arm(struct transport *transport)
 
         if (!ucx->worker)
                 return true;
-        return !ucx->deferred && !ucx->ready && !ucx->sweep_wanted && ucp.worker_arm(ucx->worker) == UCS_OK;
+        return !ucx->refused && !ucx->ready && !ucx->sweep_wanted && ucp.worker_arm(ucx->worker) == UCS_OK;
 }
 
 static uint64_t deadline(const struct transport *transport)
@@ -110,11 +110,6 @@ static struct link *connect_link(struct transport *transport, const struct trans
         return NULL;
 }
 
-static void fail(struct link *link, int error, const char *detail)
-{
-        ucx_link_fail(ucx_link_of(link), error, detail);
-}
-
 /* Undoes ucx_context_open() and ucx_context_facts(). All memory must have been deregistered. */
 static void close_context(struct ucx *ucx)
 {
@@ -138,7 +133,6 @@ static void ucx_free(struct transport *transport)
         close_context(ucx);
         ucx_address_wait_free(ucx);
         (void)staging_free(ucx->staging);
-        transport_clear(transport);
         free(ucx);
 }
 
@@ -154,7 +148,7 @@ static const struct transport_ops ops = {
         .send = ucx_send,
         .receive = ucx_receive,
         .cancel = ucx_cancel,
-        .fail = fail,
+        .fail = ucx_link_fail,
         .request_size = ucx_request_size,
         .fit = ucx_fit,
         .window = ucx_window,
@@ -171,46 +165,33 @@ static void on_staged(void *context)
         (void)ucp.worker_signal(ucx->worker);
 }
 
-/* A buffer is free: every link that asked in vain may ask again. */
+/* A buffer is free: every link may ask again. */
 static void on_staging_room(void *context)
 {
         struct ucx *ucx = context;
         struct link *base;
 
         DL_FOREACH (ucx->base.links, base) {
-                struct ucx_link *link = ucx_link_of(base);
-
-                link->room |= link->wants_stage;
-                link->wants_stage = false;
-                if (link->room)
-                        ucx_link_ready(link);
+                ucx_link_of(base)->room = true;
+                ucx_link_ready(ucx_link_of(base));
         }
 }
 
 /* ---- set-up ---- */
 
-/* Whether UCX has found a device that leads to other processes. */
-static bool has_device(const struct ucx *ucx)
+/* Whether a lane leads to other processes. */
+static bool leads_outside(const char *lane)
 {
-        static const char *const inside[] = { "self", "cma", "posix", "sysv", "xpmem", "knem", "cuda", "gdr_copy" };
+        static const char *const inside[] = {
+                "self", "cma", "posix", "sysv", "xpmem", "knem", "cuda", "gdr_copy", NULL
+        };
 
-        for (size_t i = 0; i < ucx->facts.n_transports; i++) {
-                bool is_inside = false;
-
-                for (size_t j = 0; j < FERRY_ARRAY_SIZE(inside); j++)
-                        is_inside |= strncmp(ucx->lanes[i], inside[j], strlen(inside[j])) == 0;
-                if (!is_inside)
-                        return true;
-        }
-        return false;
+        return !ucx_begins_with(lane, inside);
 }
 
-static bool has_tcp(const struct ucx *ucx)
+static bool is_tcp(const char *lane)
 {
-        for (size_t i = 0; i < ucx->facts.n_transports; i++)
-                if (strcmp(ucx->lanes[i], "tcp") == 0)
-                        return true;
-        return false;
+        return strcmp(lane, "tcp") == 0;
 }
 
 /*
@@ -224,7 +205,7 @@ static void warn_of_network(const struct ucx *ucx, const struct ucx_config *conf
         const char *data = ucx->facts.data_address;
         char version[32];
 
-        if (!has_device(ucx))
+        if (!ucx_has_lane(ucx, leads_outside))
                 log_event(LOG_WARN, "the network transport cannot move bytes: UCX finds none of its devices",
                           LOG_S("data", data), LOG_S("environment", environment),
                           LOG_S("advice", environment ? "unset these variables, or check --interfaces and --transports"
@@ -244,10 +225,11 @@ static void warn_of_network(const struct ucx *ucx, const struct ucx_config *conf
                         "several networks may not reach it",
                         LOG_S("ucx_version", version), LOG_S("advice", "install UCX 1.13 or newer"));
         log_event(LOG_WARN,
-                  has_tcp(ucx) ? "UCX over TCP has no protection: every host that reaches its ports can write this "
-                                 "worker's memory or crash it"
-                               : "UCX's listener has no protection: every host that reaches its port can crash this "
-                                 "worker",
+                  ucx_has_lane(ucx, is_tcp)
+                          ? "UCX over TCP has no protection: every host that reaches its ports can write this "
+                            "worker's memory or crash it"
+                          : "UCX's listener has no protection: every host that reaches its port can crash this "
+                            "worker",
                   LOG_S("data", data), LOG_S("advice", "use a network on which every host is trusted"));
 }
 
@@ -288,11 +270,10 @@ int ucx_transport_new(const struct ucx_config *config, const struct transport_ha
                       struct transport **ret_transport)
 {
         struct ucx *ucx;
-        int r = ucx_library_load(config->detail, ucx_would_abort);
+        int r = ucx_library_load(config->detail);
 
         if (r < 0)
                 return r;
-        ucx_log_setup();
         ucx_quirks_setup();
         ucx = calloc(1, sizeof(*ucx));
         if (!ucx)

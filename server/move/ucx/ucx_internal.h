@@ -6,6 +6,7 @@
 #include <net/if.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <ucp/api/ucp.h>
@@ -43,17 +44,18 @@ enum {
          * buffer whole.
          */
         UCX_PUT_ABOVE = 64 << 10,
-        UCX_DRAIN_ROUNDS = 64,     /* rounds of progress after a forced close */
-        UCX_CLOSE_MS = 1000,       /* time for forced closes when the engine stops */
-        UCX_LANES_MAX = 32,        /* names of transports in the facts */
-        UCX_PROBE_US = 1000000,    /* a round trip longer than this is not measured */
-        UCX_MEMLOCK_MIN = 1 << 20, /* an RDMA device does not start with less locked memory */
-        UCX_PROBE_IDLE_S = 1,      /* silence before the kernel sends a probe */
-        UCX_SILENT_MS = 4400,      /* a host that owes an answer for so long is down */
-        UCX_WATCH_MS = 250,        /* interval of checks of the sockets … */
-        UCX_WATCH_REST = 100,      /* … but at least so many times the duration of a check */
-        UCX_WATCH_QUIET = 4,       /* checks after the last message */
-        UCX_LOG_BURST = 20,        /* lines of UCX's log a second */
+        UCX_DRAIN_ROUNDS = 64,      /* rounds of progress after a forced close */
+        UCX_CLOSE_MS = 1000,        /* time for forced closes when the engine stops */
+        UCX_LANES_MAX = 32,         /* names of transports in the facts */
+        UCX_MEMLOCK_MIN = 1 << 20,  /* an RDMA device does not start with less locked memory */
+        UCX_PROBE_IDLE_S = 1,       /* silence before the kernel sends a probe */
+        UCX_SILENT_MS = 4400,       /* a host that owes an answer for so long is down */
+        UCX_WATCH_US = 250000,      /* interval of checks of the sockets; … */
+        UCX_WATCH_SOON_US = 25000,  /* … while the round trip of a new link is not known, this, … */
+        UCX_WATCH_NEW_US = 1000000, /* … for so long; … */
+        UCX_WATCH_REST = 100,       /* … but at least so many times the duration of a check */
+        UCX_WATCH_QUIET = 4,        /* checks after the last message */
+        UCX_LOG_BURST = 20,         /* lines of UCX's log a second */
 };
 
 /*
@@ -70,6 +72,7 @@ struct ucx_host;
 
 struct ucx_address {
         char interface[IF_NAMESIZE]; /* "" = the address was not named by its interface */
+        uint16_t port;
         struct sockaddr_storage address;
         socklen_t length;
         bool loopback, wildcard;
@@ -89,7 +92,6 @@ struct ucx {
         uint32_t chunk_first;                  /* bytes; of a new link; grows from here … */
         uint32_t chunk_max;                    /* … at most to this */
         uint32_t window;                       /* chunks */
-        bool put;                              /* TCP moves bulk by PUT */
         bool cached;                           /* UCX caches registrations (quirks.c) */
         bool gpudirect;                        /* UCX gets GPU memory (gpudirect.c) */
         struct ucx_address listen;             /* loopback: so is every peer */
@@ -97,7 +99,7 @@ struct ucx {
         bool stopping;
         /* What the next round has to do. */
         bool in_progress;             /* inside ucp_worker_progress, where nothing may be sent */
-        struct message *deferred;     /* utlist; sends and refusals that wait until it returns, in order */
+        struct message *refused;      /* utlist; rendezvous to refuse after it */
         struct ucx_link *ready;       /* utlist; links with something to do in the next flush */
         struct ucx_link *failing;     /* utlist; links that have failed and not ended */
         bool sweep_wanted;            /* a link in failing may have made progress */
@@ -118,38 +120,31 @@ struct ucx_link {
         void *close_request; /* of ucp_ep_close_nbx, which runs; NULL = it was not called, or has completed */
         /* Messages, by where they are (queue.c, message.c). */
         struct message *under_way;  /* utlist; messages that UCX works on */
+        struct message *deferred;   /* utlist; sends that wait until ucp_worker_progress returns */
         struct message *fragments;  /* utlist; sends that wait for room in fragments_sending, or for the link */
         uint64_t fragments_sending; /* bytes of fragments that UCX works on */
         struct message *receives;   /* utlist; rendezvous that have arrived and wait to be posted */
         uint64_t receiving;         /* bytes of posted receives */
-        bool wants_stage;           /* a message waits for room in staging */
         /* pace.c */
-        uint32_t chunk;    /* bytes; size of a request */
-        bool room;         /* the chunk has grown, or the link is up: handlers->room is owed */
-        uint64_t rtt_us;   /* the shortest round trip so far; 0 = not known */
-        uint64_t probe_us; /* when the measured request was sent; 0 = none */
-        uint64_t probe_transfer;
-        uint32_t probe_seq;
+        uint32_t chunk;                           /* bytes; size of a request */
+        bool room;                                /* the chunk has grown, or the link is up: handlers->room is owed */
+        uint64_t rtt_us;                          /* the round trip to its host; 0 = not known */
         uint64_t bulk_done_us;                    /* end of the latest rendezvous */
         UT_hash_handle hh;                        /* by_endpoint */
         struct ucx_link *ready_prev, *ready_next; /* of ucx->ready; ready_prev NULL = not in it */
         struct ucx_link *failing_prev, *failing_next;
 };
 
-enum ucx_deferred { UCX_DEFERRED_SEND, UCX_DEFERRED_REFUSE };
-
 struct ucx_message {
         struct message base;
-        uint8_t header[WIRE_SIZE];  /* of a send, encoded; UCX reads it until the send is done */
-        enum ucx_deferred deferred; /* while it is deferred */
-        bool receive;
-        bool fragment;         /* counts in fragments_sending; ordered with link->fragments */
-        void *descriptor;      /* of a receive: UCX's */
-        uint64_t posted_us;    /* of a rendezvous: when UCX got it */
-        struct iovec *pieces;  /* owned; NULL = contiguous */
-        struct iovec piece;    /* the only one, where UCX must see a list */
-        void *packed;          /* owned; a copy of the payload, or NULL */
-        struct memory *device; /* the GPU memory that holds the stage's bytes; NULL = host memory */
+        uint8_t header[WIRE_SIZE]; /* of a send, encoded; UCX reads it until the send is done */
+        bool fragment;             /* counts in fragments_sending; ordered with link->fragments */
+        void *descriptor;          /* of a rendezvous that came: UCX's; NULL = a send */
+        uint64_t posted_us;        /* of a rendezvous: when UCX got it */
+        struct iovec *pieces;      /* owned; NULL = contiguous */
+        struct iovec piece;        /* the only one, where UCX must see a list */
+        void *packed;              /* owned; a copy of the payload, or NULL */
+        struct memory *device;     /* the GPU memory that holds the stage's bytes; NULL = host memory */
 };
 
 static inline bool ucx_link_is_staging(const struct ucx_link *link)
@@ -232,16 +227,22 @@ extern struct ucs_functions {
 } ucs;
 
 /*
- * Loads UCX unless it is loaded. 0; -ENOTSUP with a logged reason: it is not installed, too old, of the parent before a
- * fork(), or would_abort says so. Both write into detail, TRANSPORT_REASON_SIZE bytes for the reason, or NULL.
+ * Loads UCX unless it is loaded, and routes its log through ours. 0; -ENOTSUP with a logged reason: it is not
+ * installed, too old, of the parent before a fork(), or would abort. detail: TRANSPORT_REASON_SIZE bytes for the
+ * reason, or NULL.
  */
-int ucx_library_load(char *detail, bool (*would_abort)(char *detail));
+int ucx_library_load(char *detail);
 /* A function of the loaded UCX by its name, or NULL. */
 void *ucx_library_find(const char *name);
 int ucx_errno(ucs_status_t status);
 
-/* Routes UCX's log through ours. Once a process; any thread. */
-void ucx_log_setup(void);
+/* Whether text begins with one of the prefixes, of which NULL is the last. */
+static inline bool ucx_begins_with(const char *text, const char *const *prefixes)
+{
+        while (*prefixes && strncmp(text, *prefixes, strlen(*prefixes)) != 0)
+                prefixes++;
+        return *prefixes;
+}
 
 /* ---- redirect.c: functions that UCX gets from us ---- */
 
@@ -266,13 +267,13 @@ uint64_t ucx_memlock_limit(void);
 bool ucx_check_memlock(void);
 /* Whether a lane's name is one of RDMA: "rc_verbs", "dc_mlx5", …. */
 bool ucx_is_rdma(const char *lane);
+/* Whether UCX has found a lane that is one of those. */
+bool ucx_has_lane(const struct ucx *ucx, bool (*is)(const char *lane));
 /* Why the opened UCX uses no RDMA, a text for users; NULL = it uses RDMA. */
 const char *ucx_no_rdma(const struct ucx *ucx, const struct ucx_config *config);
 
 /* ---- quirks.c: what depends on UCX's version and its faults; says which version ends what ---- */
 
-/* Whether UCX would abort this process as it is loaded; detail says why. */
-bool ucx_would_abort(char *detail);
 /* To be called once UCX is loaded. Once a process; any thread. */
 void ucx_quirks_setup(void);
 /* To be called whenever UCX may have loaded a further library of its own. */
@@ -358,7 +359,7 @@ struct ucx_link *ucx_link_find(struct ucx *ucx, ucp_ep_h endpoint);
 /* Adds the link to those that ucx_queue_flush serves. */
 void ucx_link_ready(struct ucx_link *link);
 /* Marks the link as failed; close.c does the rest. Safe inside UCX callbacks. The first reason counts. */
-void ucx_link_fail(struct ucx_link *link, int error, const char *detail);
+void ucx_link_fail(struct link *link, int error, const char *detail);
 /* Marks the link as failed with a status of UCX. */
 void ucx_link_fail_status(struct ucx_link *link, ucs_status_t status);
 /* The UCX transport that carries bulk. */
@@ -393,11 +394,6 @@ uint64_t ucx_gpudirect_run(struct ucx_link *link, const struct stream *stream, u
 uint64_t ucx_request_size(struct link *link, const struct stream *own, uint64_t offset, uint64_t limit);
 uint64_t ucx_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit, bool *ret_inline);
 uint64_t ucx_window(struct link *link);
-/* Whether length bytes can be staged now; false: the link becomes ready once staging has room again. */
-bool ucx_staging_has_room(struct ucx_link *link, const struct stream *stream, uint64_t offset, uint64_t length);
-/* To be called for each header sent and received: they measure the round trip. */
-void ucx_pace_sent(struct ucx_link *link, const struct wire_header *header);
-void ucx_pace_received(struct ucx_link *link, const struct wire_header *header);
 /* To be called after each rendezvous: adapts the chunk. length in bytes; posted_us: when UCX got it. */
 void ucx_pace_bulk(struct ucx_link *link, uint64_t length, uint64_t posted_us);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <dirent.h>
 #include <errno.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ struct ucx_host {
         bool owes_ack;           /* data to it are not acknowledged */
         bool owes_answer;        /* a probe is not answered */
         uint64_t last_packet_us; /* when its last packet came */
-        uint64_t rtt_us;         /* the shortest of its connections, by the kernel; 0 = not known */
+        uint64_t rtt_us;         /* the shortest of its connections, of late; 0 = not known */
         bool owes;               /* either of them, at the previous check */
         uint64_t since_us;       /* since when it owes an answer and has sent nothing */
         UT_hash_handle hh;
@@ -162,8 +162,8 @@ static void look_at(struct ucx *ucx, int fd, uint64_t now_us)
                 info.tcpi_last_ack_recv < info.tcpi_last_data_recv ? info.tcpi_last_ack_recv : info.tcpi_last_data_recv;
         if (silent_ms * 1000 < now_us && now_us - silent_ms * 1000 > host->last_packet_us)
                 host->last_packet_us = now_us - silent_ms * 1000;
-        if (info.tcpi_rtt && (host->rtt_us == 0 || info.tcpi_rtt < host->rtt_us))
-                host->rtt_us = info.tcpi_rtt;
+        if (info.tcpi_rtt && (host->rtt_us == 0 || info.tcpi_min_rtt < host->rtt_us))
+                host->rtt_us = info.tcpi_min_rtt;
         host->owes_ack |= info.tcpi_unacked > 0;
         host->owes_answer |= info.tcpi_probes > 0;
 }
@@ -180,22 +180,21 @@ static void look_at_all(struct ucx *ucx, uint64_t now_us)
         (void)closedir(directory);
 }
 
-/*
- * Gives links the kernel's round trip until they have measured their own, which those that answer never do. It may be
- * too long at first, so a link that seems long gets it again.
- */
-static void tell_rtt(struct ucx *ucx)
+/* Tells links the round trip to their hosts. Whether a new one does not know it yet. */
+static bool tell_rtt(struct ucx *ucx, uint64_t now_us)
 {
         struct link *link;
+        bool unknown = false;
 
         DL_FOREACH (ucx->base.links, link) {
                 struct ucx_link *l = ucx_link_of(link);
-                bool wanted = l->rtt_us == 0 || l->rtt_us >= UCX_LONG_RTT_US;
-                const struct ucx_host *host = wanted ? find_host(ucx, &l->peer) : NULL;
+                const struct ucx_host *host = find_host(ucx, &l->peer);
 
-                if (host && host->rtt_us && (l->rtt_us == 0 || host->rtt_us < l->rtt_us))
+                if (host && host->rtt_us)
                         l->rtt_us = host->rtt_us;
+                unknown |= l->rtt_us == 0 && now_us < link->created_us + UCX_WATCH_NEW_US;
         }
+        return unknown;
 }
 
 static void fail_links(struct ucx *ucx, const struct ucx_host *host)
@@ -204,7 +203,7 @@ static void fail_links(struct ucx *ucx, const struct ucx_host *host)
 
         DL_FOREACH (ucx->base.links, link)
                 if (link->state == LINK_UP && find_host(ucx, &ucx_link_of(link)->peer) == host)
-                        ucx_link_fail(ucx_link_of(link), FERRY_E_PEER_LOST, "the peer's host no longer answers");
+                        ucx_link_fail(link, FERRY_E_PEER_LOST, "the peer's host no longer answers");
 }
 
 /* Returns when the host will have been silent for too long; UINT64_MAX: it owes nothing, or its links have failed. */
@@ -232,6 +231,7 @@ void ucx_watch_run(struct ucx *ucx)
 {
         uint64_t now_us = clock_now_us(), due_us = UINT64_MAX, took_us;
         struct ucx_host *host, *next;
+        bool soon;
 
         if (now_us < ucx->watch_us)
                 return;
@@ -241,7 +241,8 @@ void ucx_watch_run(struct ucx *ucx)
         renew_hosts(ucx, now_us);
         if (ucx->hosts)
                 look_at_all(ucx, now_us);
-        tell_rtt(ucx);
+        soon = tell_rtt(ucx, now_us);
+        ucx->moved |= soon;
         HASH_ITER (hh, ucx->hosts, host, next) {
                 uint64_t silent_us = check_host(ucx, host, now_us);
 
@@ -258,7 +259,7 @@ void ucx_watch_run(struct ucx *ucx)
                 return;
         }
         took_us = clock_now_us() - now_us;
-        ucx->watch_us = now_us + UCX_WATCH_MS * UINT64_C(1000) + UCX_WATCH_REST * took_us;
+        ucx->watch_us = now_us + (soon ? UCX_WATCH_SOON_US : UCX_WATCH_US) + UCX_WATCH_REST * took_us;
         if (due_us < ucx->watch_us)
                 ucx->watch_us = due_us;
 }

@@ -20,7 +20,7 @@ enum {
         WIRE_INLINE_MAX = 8192 - 2 * 128, /* payloads of at most so many bytes travel inside the message */
 };
 
-enum wire_type {
+enum __attribute__((packed)) wire_type {
         WIRE_READ = 1,   /* requester to responder: send [offset, offset + length) */
         WIRE_DATA,       /* responder to requester, with payload: the bytes, or status says why not */
         WIRE_WRITE,      /* requester to responder, with payload: store this at offset */
@@ -50,9 +50,12 @@ enum wire_flag {
         WIRE_FLAGS_KNOWN = 63,
 };
 
+/* Also the layout on the wire, where numbers are little-endian: each lies at a multiple of its size. */
 struct wire_header {
+        uint32_t magic; /* this and the next are wire_encode's */
+        uint8_t protocol;
         enum wire_type type;
-        uint32_t flags;
+        uint16_t flags;
         uint64_t to_epoch;   /* of the receiver; another worker answers STALE_METADATA */
         uint64_t from_epoch; /* of the sender */
         uint64_t operation;  /* the passive operation */
@@ -66,6 +69,7 @@ struct wire_header {
         uint64_t checksum;           /* XXH3-64 of the payload, unless that is mapped (move/local/frame.h) */
         uint8_t key[FERRY_KEY_SIZE]; /* in requests but HELLO; zero in answers */
 };
+_Static_assert(sizeof(struct wire_header) == WIRE_SIZE, "the header has no padding");
 
 /* Encodes a header into WIRE_SIZE bytes, little-endian. */
 void wire_encode(const struct wire_header *header, uint8_t bytes[WIRE_SIZE]);

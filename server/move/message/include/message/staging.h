@@ -14,7 +14,8 @@
  * All functions: the progress thread.
  */
 
-enum { STAGING_BYTES = 256 << 20 }; /* of all buffers; beyond it each GPU that uses none may get one */
+/* Of all buffers; beyond it each GPU that uses none may get one. Also of the payloads that wait inline for one GPU. */
+enum { STAGING_BYTES = 256 << 20 };
 
 /* The steps of a task, in this order. */
 enum staging_step {
@@ -94,7 +95,8 @@ struct message *stage_take_loaded(struct link *link);
 void stage_store(struct message *message, unsigned steps);
 /*
  * Takes over a receive without a stage, whose bytes came inline: stores them at once, or, into memory off the host,
- * through a stage.
+ * through a stage. While STAGING_BYTES wait for a GPU, which may stand still, further ones end with MESSAGE_NO_MEMORY:
+ * only so has what a peer may send unasked a bound.
  */
 void stage_store_inline(struct staging *staging, struct message *message, const void *bytes);
 /*

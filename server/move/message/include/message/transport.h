@@ -137,9 +137,9 @@ static inline enum gpu_path message_gpu_path(const struct message *message, enum
         return space_gpu(stream_next_space(message->stream, message->offset)) >= 0 ? path : GPU_PATH_NONE;
 }
 
-/* From and to the transport's pool. NULL: no memory. */
+/* NULL: no memory. */
 struct message *message_new(struct transport *transport);
-void message_free(struct transport *transport, struct message *message);
+void message_free(struct message *message);
 /* Calls begin. false: the message is not wanted any more. */
 static inline bool message_begin(struct message *message)
 {
@@ -270,14 +270,11 @@ struct transport {
                         messages for long */
         struct transport_handlers handlers;
         struct link *links; /* utlist; all not released */
-        struct message *free_messages;
 };
 
 /* Sets up the base. */
 void transport_init(struct transport *transport, const struct transport_ops *ops, const char *name, size_t index,
                     const struct transport_handlers *handlers);
-/* Frees the pool of messages. Called at the end of free(). */
-void transport_clear(struct transport *transport);
 
 /* Enters a link, the first member of a transport's own struct, into the transport's list, as LINK_CONNECTING. */
 void link_init(struct link *link, struct transport *transport, bool accepted);
