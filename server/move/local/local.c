@@ -33,6 +33,7 @@ static void fail_link(struct link *link, int error, const char *detail)
 static void cancel(struct link *link, uint64_t transfer)
 {
         stage_cancel(link, &transfer, MESSAGE_CANCELLED);
+        outgoing_loaded(channel_of(link));
         outgoing_end(channel_of(link), &transfer, MESSAGE_CANCELLED);
         pulls_end(channel_of(link), &transfer, MESSAGE_CANCELLED);
 }

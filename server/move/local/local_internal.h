@@ -91,6 +91,7 @@ struct export
                 EXPORT_MAPPED,
                 EXPORT_PENDING,
                 EXPORT_REFUSED,
+                EXPORT_ASKED,   /* GPU memory that the peer has asked back, and that messages being loaded name */
                 EXPORT_CLOSING, /* GPU memory that was taken back, and that the peer has not closed yet */
         } state;
         const struct space *space;  /* of GPU memory that the peer has opened, or may open; else NULL */
@@ -147,6 +148,7 @@ struct channel {
         struct leases leases;
         struct export *exports; /* by id */
         struct export *lent;    /* utlist; those of registered host memory, the least recently used first */
+        size_t n_asked;         /* exports in the state EXPORT_ASKED */
 
         /* As the receiver: the peer's memories that are mapped here. */
         struct mappings mappings;
@@ -245,11 +247,14 @@ uint64_t export_count_unmappable(const struct channel *channel, const struct str
 int export_stream(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length);
 /*
  * Whether it is decided if the peer maps the bytes at offset. false: they are in GPU memory, and the peer has not
- * answered yet whether it can open that.
+ * answered yet whether it can open that, or has asked it back.
  */
 bool export_is_decided(struct channel *channel, const struct stream *stream, uint64_t offset);
-/* FRAME_IDLE: the peer wants to map other memory instead. */
+/* FRAME_IDLE: the peer wants to map other memory instead. GPU memory that a message being loaded names stays until
+ * that has left (export_return_asked). */
 void export_idle(struct channel *channel, uint64_t id);
+/* Takes back what was asked back and is not named any more. To be called after messages have left link->loading. */
+void export_return_asked(struct channel *channel);
 /* FRAME_UNMAPPED: the peer has closed GPU memory that was taken back. */
 void export_unmapped(struct channel *channel, uint64_t id);
 /* FRAME_MAPPED: the peer's answer to FRAME_MAP_GPU. */
@@ -269,6 +274,8 @@ void outgoing_send(struct link *link, struct message *message);
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
+/* Messages have left link->loading: takes back what they alone kept mapped. */
+void outgoing_loaded(struct channel *channel);
 /* Tells the progress of what the peers are copying (message->piece_done), and sets look_at_us anew. */
 void outgoing_look(struct local *local);
 /* Ends the leases of a transfer (NULL = all). */

@@ -249,6 +249,14 @@ static void leave(struct channel *channel, struct message *message)
                 send_mapped(channel, message);
 }
 
+void outgoing_loaded(struct channel *channel)
+{
+        if (channel->n_asked == 0)
+                return;
+        export_return_asked(channel);
+        outgoing_tell_room(channel);
+}
+
 /* Sends loaded messages while there is room. */
 static void send_loaded(struct link *link)
 {
@@ -257,10 +265,11 @@ static void send_loaded(struct link *link)
         while ((m = stage_take_loaded(link))) {
                 if (!may_leave(channel_of(link), m)) {
                         DL_PREPEND(link->loading, m);
-                        return; /* a release will make room */
+                        break; /* a release will make room */
                 }
                 leave(channel_of(link), m);
         }
+        outgoing_loaded(channel_of(link));
 }
 
 /* Whether a message of the transfer is being loaded, which a later one must not overtake. */
