@@ -261,7 +261,7 @@ TEST_WITH(a_buffer_is_used_again_once_the_peer_has_released_it, gpu_setup, gpu_t
         assert_true(all_are_done(BUFFERS));
         send_it(MIB);
         assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
-        RUN_UNTIL(&a, &b, channel_of(a_to_b)->leases.n_free == FRAME_LEASES);
+        RUN_UNTIL(&a, &b, channel_of(a_to_b)->leases.n_used == 0);
         send_from_device(BUFFERS);
         RUN_UNTIL(&a, &b, all_are_done(BUFFERS));
         assert_int_equal(outcomes[BUFFERS - 1].result, MESSAGE_OK);

@@ -132,7 +132,7 @@ int channel_greet(struct channel *channel)
                 return r;
         channel->page = page;
         channel->mail.own = &channel->page->mailbox;
-        leases_init(&channel->leases, channel->page->leases);
+        channel->leases.words = channel->page->leases;
         channel_post_frame(channel, FRAME_OF(FRAME_HELLO, .id = channel_local(channel)->epoch), memfd);
         (void)memfd_drop(memfd);
         return 0;

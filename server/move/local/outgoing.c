@@ -31,7 +31,7 @@ enum {
 /* Whether a message that has been refused may fit now: the queue is short, and a lease and a bounce buffer are free. */
 static bool has_room(const struct channel *channel)
 {
-        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_free > 0 &&
+        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_used < FRAME_LEASES &&
                (!channel->leases.bounce || leases_find_bounce(&channel->leases, 0) >= 0);
 }
 
@@ -196,7 +196,7 @@ static int send_memory(struct channel *channel, struct message *message)
 /* Sends a payload by a lease. One that does not fit, which fit() prevents, ends with MESSAGE_NO_MEMORY. */
 static void send_mapped(struct channel *channel, struct message *message)
 {
-        int r = channel->leases.n_free > 0 ? send_memory(channel, message) : -ENOMEM, buffer;
+        int r = channel->leases.n_used < FRAME_LEASES ? send_memory(channel, message) : -ENOMEM, buffer;
 
         if (r == -ENOBUFS && (buffer = find_buffer(channel, message)) >= 0) {
                 (void)stream_load(message->stream, message->offset, leases_bounce(&channel->leases, buffer),
@@ -219,32 +219,16 @@ static bool travels_inline(const struct message *message)
  * loaded, unless the peer can map them as they are ----
  */
 
-/* The bounce buffer that holds a loaded message; -1 = none. */
-static int buffer_of(const struct channel *channel, const struct message *message)
-{
-        const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *bounce = channel->leases.bounce;
-
-        if (!bytes || !bounce || bytes < bounce || bytes >= bounce + (size_t)BOUNCE_BUFFERS * BOUNCE_SIZE)
-                return -1;
-        return (int)((size_t)(bytes - bounce) / BOUNCE_SIZE);
-}
-
-/* Whether a loaded message can be sent now, or must wait for a lease. */
-static bool may_leave(const struct channel *channel, const struct message *message)
-{
-        return travels_inline(message) || channel->leases.n_free > 0;
-}
-
 /* Sends a message that has passed through the pool. */
 static void leave(struct channel *channel, struct message *message)
 {
-        int buffer = buffer_of(channel, message);
+        uint64_t *place = message->stage->place;
 
         message->stage->place = NULL; /* the lease owns the buffer from now on */
         if (travels_inline(message))
                 send_inline(channel, message);
-        else if (buffer >= 0)
-                send_buffer(channel, message, buffer);
+        else if (place)
+                send_buffer(channel, message, (int)(place - channel->leases.bounce_owner));
         else
                 send_mapped(channel, message);
 }
@@ -263,9 +247,9 @@ static void send_loaded(struct link *link)
         struct message *m;
 
         while ((m = stage_take_loaded(link))) {
-                if (!may_leave(channel_of(link), m)) {
+                if (!travels_inline(m) && channel_of(link)->leases.n_used == FRAME_LEASES) {
                         DL_PREPEND(link->loading, m);
-                        break; /* a release will make room */
+                        break; /* until a release makes room */
                 }
                 leave(channel_of(link), m);
         }
