@@ -19,7 +19,6 @@
  */
 
 enum {
-        PIECES_MAX = 32, /* of an inline payload; more are copied together first */
         /* Bytes. A message whose extents hold fewer is copied into a bounce buffer. */
         MAPPED_MIN = 64 << 10,
         LOOK_MIN = 4 << 20, /* bytes of a payload whose progress is looked at … */
@@ -87,49 +86,24 @@ void outgoing_tell_room(struct channel *channel)
         local->base.handlers.room(local->base.handlers.context, &channel->link);
 }
 
-/* The pieces of an inline payload. NULL: too many. */
-static struct iovec *payload_pieces(const struct message *message, uint64_t length, struct iovec *next)
-{
-        const struct iovec *end = next + PIECES_MAX;
-        uint64_t done = 0;
-
-        if (message->stage) {
-                *next++ = (struct iovec){ message->stage->bytes, length };
-                return next;
-        }
-        while (done < length && next < end) {
-                uint8_t *address;
-                uint64_t run = stream_run(message->stream, message->offset + done, length - done, &address);
-
-                *next++ = (struct iovec){ address, run };
-                done += run;
-        }
-        return done < length ? NULL : next;
-}
-
 /* Sends the payload inline, in the datagram; copies it together first where it is scattered. */
 static void send_inline(struct channel *channel, struct message *message)
 {
         uint64_t length = message->stream ? message->length : 0;
         struct frame frame = FRAME_OF(FRAME_MESSAGE, .size = length);
-        struct iovec pieces[2 + PIECES_MAX], *const first = pieces + 2, *next;
-        uint8_t header[WIRE_SIZE], *copy = NULL;
+        uint8_t header[WIRE_SIZE], *bytes = message->stage ? message->stage->bytes : NULL, *copy = NULL;
 
-        wire_encode(&message->header, header);
-        pieces[0] = (struct iovec){ &frame, sizeof(frame) };
-        pieces[1] = (struct iovec){ header, WIRE_SIZE };
-        next = payload_pieces(message, length, first);
-        if (!next) {
-                copy = malloc(length);
+        if (length > 0 && !bytes && stream_run(message->stream, message->offset, length, &bytes) < length) {
+                bytes = copy = malloc(length);
                 if (!copy) {
                         message_end(message, MESSAGE_NO_MEMORY);
                         return;
                 }
                 (void)stream_load(message->stream, message->offset, copy, length);
-                *first = (struct iovec){ copy, length };
-                next = first + 1;
         }
-        channel_post(channel, pieces, (size_t)(next - pieces), NULL);
+        wire_encode(&message->header, header);
+        channel_post(channel, (struct iovec[]){ { &frame, sizeof(frame) }, { header, WIRE_SIZE }, { bytes, length } },
+                     length > 0 ? 3 : 2, NULL);
         free(copy);
         explicit_bzero(header, sizeof(header));
         message_end(message, MESSAGE_OK);
