@@ -154,7 +154,6 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->link.accepted = epoch == 0;
         (void)snprintf(channel->link.carrier, sizeof(channel->link.carrier), "shm");
         channel->fd = fd;
-        channel->mappings.pool = &local->mapped;
         channel->epoch = epoch;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
         if (r < 0) {
@@ -177,16 +176,6 @@ static void queue_drop(struct channel *channel)
         (void)memfd_drop(queued->memfd);
         explicit_bzero(queued->bytes, queued->size); /* the header may contain a key */
         free(queued);
-}
-
-void export_remove(struct channel *channel, struct export *export)
-{
-        HASH_DEL(channel->exports, export);
-        if (export->prev)
-                DL_DELETE(channel->lent, export);
-        if (export->space)
-                gpu_note_closed(export->space);
-        free(export);
 }
 
 /* Discards what was not read: to close the socket would close its descriptors here, and may block (closer.h). */
@@ -213,10 +202,6 @@ void channel_close(struct channel *channel)
         channel->fd = -1;
         while (channel->queue)
                 queue_drop(channel);
-        while (channel->exports)
-                export_remove(channel, channel->exports);
-        mappings_clear(&channel->mappings);
-        leases_clear(&channel->leases, local->tasks);
         leave_watched(channel);
         if (channel->page)
                 (void)munmap(channel->page, sizeof(*channel->page));

@@ -66,6 +66,22 @@ static struct export *find_export(const struct channel *channel, uint64_t id)
         return export;
 }
 
+static void export_remove(struct channel *channel, struct export *export)
+{
+        HASH_DEL(channel->exports, export);
+        if (export->prev)
+                DL_DELETE(channel->lent, export);
+        if (export->space)
+                gpu_note_closed(export->space);
+        free(export);
+}
+
+void exports_clear(struct channel *channel)
+{
+        while (channel->exports)
+                export_remove(channel, channel->exports);
+}
+
 void export_unmapped(struct channel *channel, uint64_t id)
 {
         struct export *export = find_export(channel, id);

@@ -139,7 +139,7 @@ static const char *on_message(struct channel *channel, const struct frame *frame
 /* The mapping takes a duplicate of the descriptor if it needs one: the datagram's own are closed. */
 static const char *on_map(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        int r = mappings_add(&channel->mappings, frame->id, frame->size, datagram->fds[0]);
+        int r = mapping_add(channel, frame->id, frame->size, datagram->fds[0]);
 
         switch (r) {
         case 0:
@@ -163,7 +163,7 @@ static const char *on_release(struct channel *channel, const struct frame *frame
 
 static const char *on_unmap(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        return mappings_remove(&channel->mappings, frame->id) == 0 ? NULL : "it unmapped memory that is not mapped";
+        return mapping_remove(channel, frame->id) == 0 ? NULL : "it unmapped memory that is not mapped";
 }
 
 static const char *on_map_gpu(struct channel *channel, const struct frame *frame, struct datagram *datagram)

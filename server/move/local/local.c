@@ -71,40 +71,6 @@ static void tell_copied(void *context)
         (void)eventfd_write(local->copied_fd, 1);
 }
 
-/* ---- peers' memory ---- */
-
-/* The pool of mappings is full: asks the owner of an idle memory to take it back (FRAME_IDLE). */
-static void ask_back(struct mappings *mappings, uint64_t id)
-{
-        channel_post_frame(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FRAME_OF(FRAME_IDLE, .id = id),
-                           NULL);
-}
-
-/*
- * The owner has not answered FRAME_IDLE, as a stopped process does not: ends its link, which unmaps all of its memory.
- */
-static void end_overdue(struct mappings *mappings)
-{
-        channel_fail(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FERRY_E_PEER_LOST,
-                     "it does not take back memory that this worker has no room to keep mapped");
-}
-
-/* Sets up the pool of mappings, and publishes its maximum. */
-static void open_pool(struct local *local, const struct local_config *config)
-{
-        local->mapped = (struct mapping_pool){
-                .max = config->max_mappings ? config->max_mappings : local_mappings_default(),
-                .close = gpu_mapping_close,
-                .ask = ask_back,
-                .overdue = end_overdue,
-                .metric = metric_single(config->metrics, METRIC_GAUGE, "ferry_mapped_memories",
-                                        "Regions of workers on this machine that this worker has mapped."),
-        };
-        metric_set(metric_single(config->metrics, METRIC_GAUGE, "ferry_mapped_memories_max",
-                                 "The most of these that it keeps while they are idle."),
-                   (int64_t)local->mapped.max);
-}
-
 static void make_metrics(struct local *local, struct metrics *metrics)
 {
         static const char *const label[] = { "direction" };
@@ -112,6 +78,11 @@ static void make_metrics(struct local *local, struct metrics *metrics)
                 metrics_family(metrics, METRIC_COUNTER, "ferry_local_messages_total",
                                "Messages to and from workers on this machine.", 1, label, NULL, 0);
 
+        local->mapped.metric = metric_single(metrics, METRIC_GAUGE, "ferry_mapped_memories",
+                                             "Regions of workers on this machine that this worker has mapped.");
+        metric_set(metric_single(metrics, METRIC_GAUGE, "ferry_mapped_memories_max",
+                                 "The most of these that it keeps while they are idle."),
+                   (int64_t)local->mapped.max);
         local->metric_sent = metric_get(messages, (const char *const[]){ "sent" });
         local->metric_received = metric_get(messages, (const char *const[]){ "received" });
 }
@@ -202,7 +173,7 @@ static int make_parts(struct local *local, unsigned copy_threads)
                 r = staging_new(tell_copied, NULL, local, copy_threads + 1, &local->staging);
         if (r < 0)
                 return r;
-        local->tasks = local->mapped.tasks = staging_tasks(local->staging);
+        local->tasks = staging_tasks(local->staging);
         local->mail = malloc(MAILBOX_MESSAGE_MAX);
         local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
         if (!local->mail || !local->datagram)
@@ -240,7 +211,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
                 return -ENOMEM;
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
-        open_pool(local, config);
+        local->mapped.max = config->max_mappings ? config->max_mappings : local_mappings_default();
         make_metrics(local, config->metrics);
         local->max_links = config->max_links ? config->max_links : TRANSPORT_LINKS_DEFAULT;
         local->listener = local->removal = local->copied_fd = -1;

@@ -100,27 +100,6 @@ struct export
         UT_hash_handle hh;
 };
 
-/* A peer's GPU memory being opened. */
-struct gpu_opening {
-        struct pool_task task;
-        struct channel *channel;
-        struct mapping *mapping; /* in use */
-        struct gpu_share share;
-        unsigned gpu; /* its number here */
-        int result;   /* of the task, as the next two */
-        const struct space *space;
-        const void *address;
-        struct gpu_opening *prev, *next;
-};
-
-/* A peer's GPU memory being closed; FRAME_UNMAPPED follows. */
-struct gpu_closing {
-        struct pool_task task;
-        struct channel *channel;
-        uint64_t id;
-        const struct space *space; /* NULL = opening failed */
-};
-
 struct channel {
         struct link link;
         /* The socket and how far the greeting has come. */
@@ -152,9 +131,7 @@ struct channel {
 
         /* As the receiver: the peer's memories that are mapped here. */
         struct mappings mappings;
-        struct gpu_opening *openings; /* utlist; GPU memory that the pool opens … */
-        size_t n_closings;            /* … and how many it closes */
-        bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
+        bool pulling[FRAME_LEASES]; /* the peer's lease slots that this worker has not released */
 };
 
 /* A message that was read: of the socket, or of the mailbox, in which case it has no descriptor. */
@@ -196,7 +173,7 @@ int channel_take(struct channel *channel, struct datagram *ret_datagram);
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
 /* Sends HELLO, once. 0 or -errno. */
 int channel_greet(struct channel *channel);
-/* Closes the socket, and unmaps the peer's memory. No message may be under way. */
+/* Closes the socket, and unmaps the link pages. Nothing else may be left of the link. */
 void channel_close(struct channel *channel);
 /* Fails the link; it ends in the next progress(). */
 void channel_fail(struct channel *channel, int error, const char *detail);
@@ -205,9 +182,6 @@ void channel_peer_closed(struct channel *channel);
 
 /* The peer's epoch as logs show it. Returns text. */
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE]);
-
-/* The peer has died, or does not map the memory any more. */
-void export_remove(struct channel *channel, struct export *export);
 
 /* ---- channel.c: datagrams ---- */
 
@@ -269,6 +243,9 @@ int export_bounce_buffers(struct channel *channel);
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                       bool *ret_inline);
 void outgoing_send(struct link *link, struct message *message);
+/* The link has ended: the peer maps nothing any more. */
+void exports_clear(struct channel *channel);
+
 
 /* The peer released a lease, and tells how it copied. false: no such lease. */
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
@@ -304,17 +281,14 @@ void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_r
 /* Whether the channel has no receives. */
 bool pulls_are_idle(const struct channel *channel);
 
-/* ---- gpu_mapping.c: opens and closes a peer's GPU memory on the pool's threads, since it may take long ---- */
+/* ---- gpu_mapping.c: opens a peer's GPU memory on the pool's threads, since it may take long ---- */
 
 /*
  * Starts to open GPU memory of the peer; FRAME_MAPPED tells the peer the result. share: a struct gpu_share, of any
  * alignment. Returns 0; -EBADMSG: the id is known; -ENOSPC: beyond the limits of a link; -ENOMEM.
  */
 int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const void *share);
-
-/* struct mappings' close callback: closes on a thread, then tells the peer. */
-void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct space *space);
-/* The link has failed: closes open memory, and memory that is being opened once it is open. */
+/* The link has failed: memory whose opening has not begun is not opened. */
 void gpu_mappings_end(struct channel *channel);
 
 /* ---- incoming.c: handles what arrives ---- */

@@ -17,8 +17,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/util.h"
-#include "frame.h"
-#include "move/local.h"
+#include "local_internal.h"
 
 /*
  * Memfds: made here, sealed, sent to peers read-only; and those of peers, checked before they are mapped. A file that
@@ -180,11 +179,6 @@ static void unpin_run(void *context)
         free(range);
 }
 
-static void close_run(void *context)
-{
-        gpu_free(context);
-}
-
 static void close_file_run(void *context)
 {
         (void)close((int)(intptr_t)context);
@@ -208,12 +202,6 @@ void unmap_range(struct gpu_pin *range, struct pool_user *tasks)
         unmap(range);
 }
 
-void unmap_gpu(const struct space *space, struct pool_user *tasks)
-{
-        if (space)
-                pool_run(tasks, POOL_WORK, pool_devices_of(space, NULL), close_run, (void *)(uintptr_t)space);
-}
-
 /* ---- the pool ---- */
 
 size_t local_mappings_default(void)
@@ -227,7 +215,7 @@ size_t local_mappings_default(void)
 /* The only place that changes a mapping's state and the pool's lists; n_asked counts the list asked. */
 static void set_state(struct mapping *mapping, enum mapping_state state)
 {
-        struct mapping_pool *pool = mapping->owner->pool;
+        struct mapping_pool *pool = &channel_local(mapping->channel)->mapped;
 
         if (mapping->state == MAPPING_IDLE)
                 DL_DELETE(pool->idle, mapping);
@@ -257,12 +245,14 @@ static void ask_back(struct mapping_pool *pool, size_t keep)
         uint64_t now_us = clock_now_us();
         struct mapping *mapping;
 
+        /* An owner that does not answer, as a stopped process does not: its link's end unmaps all of its memory. */
         if (pool->asked && now_us >= pool->asked->asked_us + RETURN_US)
-                pool->overdue(pool->asked->owner);
+                channel_fail(pool->asked->channel, FERRY_E_PEER_LOST,
+                             "it does not take back memory that this worker has no room to keep mapped");
         while (pool->n - pool->n_asked > keep && (mapping = pool->idle)) {
                 mapping->asked_us = now_us;
                 set_state(mapping, MAPPING_ASKED);
-                pool->ask(mapping->owner, mapping->id);
+                channel_post_frame(mapping->channel, FRAME_OF(FRAME_IDLE, .id = mapping->id), NULL);
         }
 }
 
@@ -274,48 +264,65 @@ void mapping_pool_trim(struct mapping_pool *pool)
 
 /* ---- mappings ---- */
 
-/* Makes a mapping without an address. 0, -EBADMSG, -ENOSPC or -ENOMEM. */
-static int mapping_new(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping)
+static struct mapping *find(const struct channel *channel, uint64_t id)
 {
         struct mapping *mapping;
 
-        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
-        if (mapping)
+        HASH_FIND(hh, channel->mappings.by_id, &id, sizeof(id), mapping);
+        return mapping;
+}
+
+/* The last use has ended, and what was mapped is not any more. */
+static void forget(struct mapping *mapping)
+{
+        struct mapping_pool *pool = &channel_local(mapping->channel)->mapped;
+
+        mapping->channel->mappings.n--;
+        mapping->channel->mappings.bytes -= mapping->range.size;
+        pool->n--;
+        metric_add(pool->metric, -1);
+        free(mapping);
+}
+
+/*
+ * Enters a mapping without an address, of which the peer has a use: in so many bytes, which begin with it, and of so
+ * many bytes of host memory. 0, -EBADMSG, -ENOSPC or -ENOMEM.
+ */
+static int mapping_new(struct channel *channel, uint64_t id, uint64_t size, size_t own_size, uint64_t on_host,
+                       struct mapping **ret_mapping)
+{
+        struct mapping_pool *pool = &channel_local(channel)->mapped;
+        struct mappings *mappings = &channel->mappings;
+        struct mapping *mapping;
+
+        if (find(channel, id))
                 return -EBADMSG;
-        if (mappings->n >= FRAME_MEMORIES_MAX)
+        if (mappings->n >= FRAME_MEMORIES_MAX || on_host > bytes_max - mappings->bytes)
                 return -ENOSPC;
-        mapping = calloc(1, sizeof(*mapping));
+        mapping = calloc(1, own_size);
         if (!mapping)
                 return -ENOMEM;
-        mapping->id = id;
-        mapping->size = size;
-        mapping->fd = -1;
-        mapping->users = 1; /* the peer's own use */
-        mapping->owner = mappings;
+        *mapping = (struct mapping){ .id = id, .size = size, .fd = -1, .users = 1, .channel = channel };
+        HASH_ADD(hh, mappings->by_id, id, sizeof(mapping->id), mapping);
+        if (!mapping->hh.tbl) {
+                free(mapping);
+                return -ENOMEM;
+        }
+        mapping->range.size = on_host;
+        mappings->n++;
+        mappings->bytes += on_host;
+        pool->n++;
+        metric_add(pool->metric, 1);
         *ret_mapping = mapping;
         return 0;
 }
 
-/* Adds the mapping to the table, or frees it. 0 or -ENOMEM. */
-static int mapping_enter(struct mappings *mappings, struct mapping *mapping)
+int mapping_add(struct channel *channel, uint64_t id, uint64_t size, int fd)
 {
-        mappings->n++;
-        mappings->bytes += mapping->range.size;
-        mappings->pool->n++;
-        metric_add(mappings->pool->metric, 1);
-        HASH_ADD(hh, mappings->by_id, id, sizeof(mapping->id), mapping);
-        if (mapping->hh.tbl)
-                return 0;
-        mapping->state = MAPPING_GONE;
-        mapping_put(mappings, mapping);
-        return -ENOMEM;
-}
-
-int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
-{
+        struct mapping_pool *pool = &channel_local(channel)->mapped;
         struct mapping *mapping;
         void *address = NULL;
-        int r = size <= bytes_max - mappings->bytes ? mapping_new(mappings, id, size, &mapping) : -ENOSPC;
+        int r = mapping_new(channel, id, size, sizeof(*mapping), size, &mapping);
 
         if (r < 0)
                 return r;
@@ -323,56 +330,50 @@ int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
         if (r == -ENOMEM) {
                 log_event(LOG_INFO, "memory of a local peer read, not mapped", LOG_U("size", size),
                           LOG_S("reason", "the address space is limited (RLIMIT_AS, ulimit -v; vm.max_map_count)"));
-                ask_back(mappings->pool, mappings->pool->n - mappings->pool->n / POOL_RELIEF - 1);
+                ask_back(pool, pool->n - pool->n / POOL_RELIEF - 1);
                 r = mapping->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
                 if (r < 0)
                         r = -errno;
         }
         if (r < 0) {
-                free(mapping);
+                HASH_DEL(channel->mappings.by_id, mapping);
+                forget(mapping);
                 return r;
         }
         mapping->address = mapping->range.address = address;
-        mapping->range.size = size;
         mapping->range.read_only = true;
-        r = mapping_enter(mappings, mapping);
-        if (r == 0) {
-                let_idle(mapping);
-                mapping_pool_trim(mappings->pool);
-        }
-        return r;
+        let_idle(mapping);
+        mapping_pool_trim(pool);
+        return 0;
 }
 
-int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping)
+int mapping_add_gpu(struct channel *channel, uint64_t id, uint64_t size, struct gpu_mapping **ret_mapping)
 {
         struct mapping *mapping;
-        int r = mapping_new(mappings, id, size, &mapping);
+        int r = mapping_new(channel, id, size, sizeof(**ret_mapping), 0, &mapping);
 
-        if (r == 0)
-                r = mapping_enter(mappings, mapping);
         if (r < 0)
                 return r;
         mapping->users++;
-        *ret_mapping = mapping;
+        *ret_mapping = (struct gpu_mapping *)(void *)mapping; /* its first member */
         return 0;
 }
 
 /* Ends the peer's own use. */
-static void remove_from_table(struct mappings *mappings, struct mapping *mapping)
+static void end_use(struct mapping *mapping)
 {
-        HASH_DEL(mappings->by_id, mapping);
+        HASH_DEL(mapping->channel->mappings.by_id, mapping);
         set_state(mapping, MAPPING_GONE);
-        mapping_put(mappings, mapping);
+        mapping_put(mapping);
 }
 
-int mappings_remove(struct mappings *mappings, uint64_t id)
+int mapping_remove(struct channel *channel, uint64_t id)
 {
-        struct mapping *mapping;
+        struct mapping *mapping = find(channel, id);
 
-        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
         if (!mapping)
                 return -EBADMSG;
-        remove_from_table(mappings, mapping);
+        end_use(mapping);
         return 0;
 }
 
@@ -388,12 +389,11 @@ static void map_read_memory(struct mapping *mapping)
         mapping->fd = -1;
 }
 
-struct mapping *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size)
+struct mapping *mapping_get(struct channel *channel, uint64_t id, uint64_t offset, uint64_t size)
 {
-        struct mapping *mapping;
+        struct mapping *mapping = find(channel, id);
         uint64_t end;
 
-        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
         if (!mapping || (!mapping->address && mapping->fd < 0) || size == 0 ||
             __builtin_add_overflow(offset, size, &end) || end > mapping->size)
                 return NULL;
@@ -404,30 +404,49 @@ struct mapping *mapping_get(struct mappings *mappings, uint64_t id, uint64_t off
         return mapping;
 }
 
-void mapping_put(struct mappings *mappings, struct mapping *mapping)
+static enum pool_verdict close_run(struct pool_task *task)
 {
+        gpu_free(FERRY_CONTAINER_OF(task, struct gpu_mapping, task)->base.space);
+        return POOL_DONE;
+}
+
+static void close_ran(struct pool_task *task)
+{
+        struct mapping *mapping = &FERRY_CONTAINER_OF(task, struct gpu_mapping, task)->base;
+
+        channel_post_frame(mapping->channel, FRAME_OF(FRAME_UNMAPPED, .id = mapping->id), NULL);
+        forget(mapping);
+}
+
+void mapping_put(struct mapping *mapping)
+{
+        struct pool_user *tasks = channel_local(mapping->channel)->tasks;
+
         if (--mapping->users == 1 && mapping->state == MAPPING_USED)
                 let_idle(mapping);
         if (mapping->users > 0)
                 return;
-        mappings->n--;
-        mappings->pool->n--;
-        metric_add(mappings->pool->metric, -1);
-        mappings->bytes -= mapping->range.size;
+        if (mapping->range.size == 0) {
+                struct pool_task *task = &((struct gpu_mapping *)(void *)mapping)->task;
+
+                *task = (struct pool_task){ .run = close_run,
+                                            .done = close_ran,
+                                            .class = POOL_WORK,
+                                            .devices = pool_devices_of(mapping->space, NULL) };
+                pool_add_or_run(tasks, task);
+                return;
+        }
         if (mapping->fd >= 0)
-                pool_run(mappings->pool->tasks, POOL_WORK, (struct pool_devices){ 0 }, close_file_run,
-                         (void *)(intptr_t)mapping->fd);
-        else if (mapping->range.size)
-                unmap_range(&mapping->range, mappings->pool->tasks);
+                pool_run(tasks, POOL_WORK, (struct pool_devices){ 0 }, close_file_run, (void *)(intptr_t)mapping->fd);
         else
-                mappings->pool->close(mappings, mapping->id, mapping->space);
-        free(mapping);
+                unmap_range(&mapping->range, tasks);
+        forget(mapping);
 }
 
-void mappings_clear(struct mappings *mappings)
+void mappings_clear(struct channel *channel)
 {
         struct mapping *mapping, *next;
 
-        HASH_ITER (hh, mappings->by_id, mapping, next)
-                remove_from_table(mappings, mapping);
+        HASH_ITER (hh, channel->mappings.by_id, mapping, next)
+                end_use(mapping);
 }

@@ -26,12 +26,14 @@ enum {
 /* Whether no task and no message uses the link's memory. */
 static bool is_unused(const struct channel *channel)
 {
-        return pulls_are_idle(channel) && !channel->openings && channel->n_closings == 0 && !channel->link.loading;
+        return pulls_are_idle(channel) && channel->mappings.n == 0 && !channel->link.loading;
 }
 
 /* Nothing touches memory for the link any more. */
 static void channel_end(struct local *local, struct channel *channel)
 {
+        exports_clear(channel);
+        leases_clear(&channel->leases, local->tasks);
         channel_close(channel);
         if (channel->link.accepted) {
                 local->n_accepted--;
@@ -52,18 +54,14 @@ static void read_rest(struct channel *channel)
         channel_peer_closed(channel);
 }
 
-/* A failed link that nothing uses any more; NULL = none. Its peer frees GPU memory as soon as the socket is closed, so
- * that what is open of it is closed before. */
+/* A failed link that nothing uses any more; NULL = none. */
 static struct channel *find_ended(const struct local *local)
 {
         struct channel *channel;
 
         LL_FOREACH2 (local->ending, channel, next_closing)
-                if (is_unused(channel)) {
-                        mappings_clear(&channel->mappings);
-                        if (channel->n_closings == 0)
-                                return channel;
-                }
+                if (is_unused(channel))
+                        return channel;
         return NULL;
 }
 
@@ -78,7 +76,9 @@ bool local_end_failed(struct local *local)
                         read_rest(channel);
                 stage_cancel(&channel->link, NULL, MESSAGE_LOST);
                 pulls_end(channel, NULL, MESSAGE_LOST);
+                /* The peer frees GPU memory as soon as the socket is closed: what is open of it is closed before. */
                 gpu_mappings_end(channel);
+                mappings_clear(channel);
                 outgoing_end(channel, NULL, MESSAGE_LOST);
                 LL_PREPEND2(local->ending, channel, next_closing);
         }

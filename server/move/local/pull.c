@@ -28,10 +28,10 @@ struct pull *pull_new(size_t n, size_t digests)
         return pull;
 }
 
-void pull_free(struct pull *pull, struct mappings *mappings)
+void pull_free(struct pull *pull)
 {
         for (size_t i = 0; i < pull->n; i++)
-                mapping_put(mappings, pull->extents[i].mapping);
+                mapping_put(pull->extents[i].mapping);
         free(pull);
 }
 

@@ -86,7 +86,7 @@ struct pull {
 /* Makes a pull of n extents and so many digests, which the caller fills in. NULL: no memory. */
 struct pull *pull_new(size_t n, size_t digests);
 /* Frees the pull, and gives its mappings back. */
-void pull_free(struct pull *pull, struct mappings *mappings);
+void pull_free(struct pull *pull);
 
 /* Copies the next step of a pull off the host. 0 = that was all, 1 = there is more; -ESTALE: the lease has ended;
  * -EILSEQ: what was copied differs from a digest; -errno of space_copy. One thread at a time. */

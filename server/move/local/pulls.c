@@ -44,7 +44,7 @@ static void pull_end(struct pull *pull, enum message_result result)
         copies_stop(local->copies, pull);
         message->gpu_path = pull->gpu_path;
         release(channel, pull);
-        pull_free(pull, &channel->mappings);
+        pull_free(pull);
         if (message->begin)
                 message_free(&local->base, message);
         else
@@ -66,7 +66,7 @@ static struct pull *pull_resolve(struct channel *channel, const struct frame *fr
                 memcpy(&from, bytes + i * sizeof(from), sizeof(from));
                 to->offset = from.offset;
                 to->size = from.size;
-                to->mapping = mapping_get(&channel->mappings, from.memory, from.offset, from.size);
+                to->mapping = mapping_get(channel, from.memory, from.offset, from.size);
                 if (to->mapping) {
                         if (to->mapping->address)
                                 to->address = to->mapping->address + from.offset;
@@ -85,7 +85,7 @@ static struct pull *pull_resolve(struct channel *channel, const struct frame *fr
         if (!*ret_wrong && channel->pulling[frame->slot])
                 *ret_wrong = "it used a lease's slot twice";
         if (pull && *ret_wrong) {
-                pull_free(pull, &channel->mappings);
+                pull_free(pull);
                 return NULL;
         }
         return pull;
@@ -111,7 +111,7 @@ struct pull *pull_arrived(struct channel *channel, const struct frame *frame, co
 void pull_refuse(struct pull *pull)
 {
         release(pull->channel, pull);
-        pull_free(pull, &pull->channel->mappings);
+        pull_free(pull);
 }
 
 void pulls_receive(struct link *link, struct message *message, struct payload *payload)
