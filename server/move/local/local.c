@@ -134,7 +134,7 @@ static void free_transport(struct transport *transport)
                 link_free(link);
         closer_clear(&local->closer);
         directory_close(&local->directory);
-        copies_free(local->copies);
+        copies_clear(&local->copies);
         staging_free(local->staging);
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
@@ -167,10 +167,9 @@ static const struct transport_ops ops = {
 static int make_parts(struct local *local, unsigned copy_threads)
 {
         struct epoll_event copied = { .events = EPOLLIN, .data.ptr = &local->copied_fd };
-        int r = copies_new(copy_threads, tell_copied, local, &local->copies);
+        /* A staged payload is in a bounce buffer of its link, or short: it needs no room. */
+        int r = staging_new(tell_copied, NULL, local, copy_threads + 1, &local->staging);
 
-        if (r == 0) /* a staged payload is in a bounce buffer of its link, or short: it needs no room */
-                r = staging_new(tell_copied, NULL, local, copy_threads + 1, &local->staging);
         if (r < 0)
                 return r;
         local->tasks = staging_tasks(local->staging);
@@ -211,6 +210,7 @@ int local_transport_new(const struct local_config *config, const struct transpor
                 return -ENOMEM;
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
+        copies_init(&local->copies, config->copy_threads);
         local->mapped.max = config->max_mappings ? config->max_mappings : local_mappings_default();
         make_metrics(local, config->metrics);
         local->max_links = config->max_links ? config->max_links : TRANSPORT_LINKS_DEFAULT;

@@ -2,6 +2,7 @@
 #ifndef MOVE_LOCAL_INTERNAL_H
 #define MOVE_LOCAL_INTERNAL_H
 
+#include <pthread.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <utlist.h>
@@ -35,6 +36,16 @@ enum {
 
 struct channel;
 
+/* Copies on the host, of all pulls (pulls.c). */
+struct copies {
+        unsigned n_helpers;
+        struct pool_task help; /* waits while no pull is shared. The progress thread's */
+        bool is_helped;        /* help was added */
+        pthread_mutex_t lock;  /* guards what follows, and the second part of each pull */
+        pthread_cond_t idle;   /* a pull's running became empty */
+        struct pull *shared;   /* utlist; pulls whose pieces helpers take, in turn */
+};
+
 struct local {
         struct transport base;
         /* Where peers find this worker, and it them. */
@@ -44,7 +55,7 @@ struct local {
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
         /* What copies, as tasks of the pool, and how the tasks tell. */
-        struct copies *copies;
+        struct copies copies;
         struct staging *staging;
         struct pool_user *tasks; /* of staging, which owns it; also tasks of this folder */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
@@ -262,6 +273,11 @@ bool outgoing_is_idle(const struct channel *channel);
 
 /* ---- pulls.c: all pulls (pull.h), from the arrival of a mapped payload to the release of its lease ---- */
 
+/* helpers: so many threads of the pool take pieces, too. */
+void copies_init(struct copies *copies, unsigned helpers);
+/* Stops the helpers. No pull may be left. */
+void copies_clear(struct copies *copies);
+
 /* Makes a pull for a message that came; bytes: its extents and digests, of any alignment. NULL with *ret_wrong. */
 struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
                           const char **ret_wrong);
@@ -274,7 +290,7 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
 /* Copies about one piece, round-robin over the pulls. Whether it did anything. */
 bool pulls_copy(struct local *local);
 /* Whether a pull can be copied or ended now. */
-bool pulls_have_work(const struct local *local);
+bool pulls_have_work(struct local *local);
 
 /* Ends the pulls of a transfer (NULL = all); those that a device is copying end after that. */
 void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
