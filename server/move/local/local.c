@@ -139,8 +139,6 @@ static void free_transport(struct transport *transport)
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
         transport_clear(transport);
-        free(local->mail);
-        free(local->datagram);
         free(local);
 }
 
@@ -173,10 +171,6 @@ static int make_parts(struct local *local, unsigned copy_threads)
         if (r < 0)
                 return r;
         local->tasks = staging_tasks(local->staging);
-        local->mail = malloc(MAILBOX_MESSAGE_MAX);
-        local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
-        if (!local->mail || !local->datagram)
-                return -ENOMEM;
         local->copied_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (local->copied_fd >= 0)
                 local->base.fd = epoll_create1(EPOLL_CLOEXEC);

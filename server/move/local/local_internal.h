@@ -60,8 +60,8 @@ struct local {
         struct pool_user *tasks; /* of staging, which owns it; also tasks of this folder */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
         uint64_t lease_number; /* the last one that was granted */
-        uint8_t *mail;         /* MAILBOX_MESSAGE_MAX bytes: for the message being taken out of a mailbox */
-        uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1 bytes: for the datagram being read or put together */
+        uint8_t mail[MAILBOX_MESSAGE_MAX];        /* the message being taken out of a mailbox */
+        uint8_t datagram[FRAME_DATAGRAM_MAX + 1]; /* the datagram being read */
 
         /* Links, by what the next round has to do with them. */
         struct channel *channels;                /* all with an open socket */
@@ -115,10 +115,8 @@ struct channel {
         struct link link;
         /* The socket and how far the greeting has come. */
         int fd;
-        uint64_t epoch;   /* of the worker to reach; 0 = the link was accepted */
-        bool was_greeted; /* the peer's HELLO has come */
-        bool known;       /* the engine has the link */
-        bool is_closing;  /* failed, or closed by the peer, whose earlier datagrams can still be read */
+        bool known;      /* the engine has the link */
+        bool is_closing; /* failed, or closed by the peer, whose earlier datagrams can still be read */
         bool wants_room;
         bool polls_out;
         struct channel *prev, *next;  /* local->channels */
@@ -128,8 +126,8 @@ struct channel {
         size_t queue_bytes;
 
         /* The mailbox and the lease words: this end's, writable, and the peer's, read-only. */
-        struct link_page *page; /* NULL = not greeted */
-        const struct link_page *peer_page;
+        struct link_page *page;            /* NULL = not greeted */
+        const struct link_page *peer_page; /* NULL = the peer's HELLO has not come */
         struct mail mail;
         bool is_watched; /* in local->watched */
         struct channel *watched_prev, *watched_next;
@@ -149,7 +147,7 @@ struct channel {
 struct datagram {
         const uint8_t *bytes;
         size_t size;
-        int fds[2];
+        int fd; /* the first of n_fds; the others are closed: no type of frame has more than one */
         size_t n_fds;
         bool urgent; /* answer it before reading on */
         bool cut;    /* truncated */
@@ -177,8 +175,6 @@ static inline struct local *channel_local(const struct channel *channel)
 void channel_watch(struct channel *channel);
 /* Ends that for all links. false: a message has come, and it goes on. */
 bool channels_unwatch(struct local *local);
-/* Takes the next message out of the mailbox, into local->mail. 1 with *ret_datagram; 0 = none now; -EBADMSG. */
-int channel_take(struct channel *channel, struct datagram *ret_datagram);
 
 /* Takes over the socket, also on failure. epoch: of the worker to reach; 0 = accepted. 0 or -errno. */
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
@@ -206,7 +202,7 @@ void channel_flush(struct channel *channel);
 /* Reads the next datagram into local->datagram. 1 with *ret_datagram (see datagram_clear); 0 = none now; -EPIPE = end
  * of the connection; other -errno. */
 int channel_read(struct channel *channel, struct datagram *ret_datagram);
-/* Has the datagram's descriptors closed. */
+/* Has the datagram's descriptor closed. */
 void datagram_clear(struct local *local, struct datagram *datagram);
 
 /* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
@@ -245,6 +241,9 @@ void export_unmapped(struct channel *channel, uint64_t id);
 /* FRAME_MAPPED: the peer's answer to FRAME_MAP_GPU. */
 void export_answered(struct channel *channel, uint64_t id, bool opened);
 
+/* The link has ended: the peer maps nothing any more. */
+void exports_clear(struct channel *channel);
+
 /* Makes the bounce buffers and has the peer map them, once. 0 or -errno. */
 int export_bounce_buffers(struct channel *channel);
 
@@ -254,9 +253,6 @@ int export_bounce_buffers(struct channel *channel);
 uint64_t outgoing_fit(struct link *link, const struct stream *stream, uint64_t offset, uint64_t limit,
                       bool *ret_inline);
 void outgoing_send(struct link *link, struct message *message);
-/* The link has ended: the peer maps nothing any more. */
-void exports_clear(struct channel *channel);
-
 
 /* The peer released a lease, and tells how it copied. false: no such lease. */
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);

@@ -350,7 +350,7 @@ static bool look(struct channel *channel)
                 if (!message || !message->piece_done)
                         continue;
                 again |= message->length >= LOOK_MIN;
-                if (!channel->was_greeted)
+                if (!channel->peer_page)
                         continue;
                 copied = atomic_load_explicit(&channel->peer_page->copied[slot], memory_order_relaxed);
                 if (copied <= message->copied || copied > message->length)

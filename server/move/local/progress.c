@@ -34,11 +34,11 @@ static void channel_end(struct local *local, struct channel *channel)
 {
         exports_clear(channel);
         leases_clear(&channel->leases, local->tasks);
-        channel_close(channel);
         if (channel->link.accepted) {
                 local->n_accepted--;
-                local->n_pending -= !channel->was_greeted;
+                local->n_pending -= !channel->peer_page;
         }
+        channel_close(channel);
         link_set_state(&channel->link, LINK_ENDED);
         if (channel->known)
                 local->base.handlers.ended(local->base.handlers.context, &channel->link);
@@ -136,7 +136,7 @@ static bool poll_all(struct local *local)
 /* Whether a peer has connected and not greeted yet. */
 static bool is_pending(const struct channel *channel)
 {
-        return channel->link.accepted && !channel->was_greeted && link_is_usable(&channel->link);
+        return channel->link.accepted && !channel->peer_page && link_is_usable(&channel->link);
 }
 
 uint64_t local_deadline(const struct transport *transport)
