@@ -47,7 +47,7 @@ struct scene {
         uint8_t from[SIZE], to[SIZE];
         struct memory memory;
         struct segment segments[2];
-        struct mapping mapping;
+        struct mapping mappings[2]; /* of a half each */
         struct stream stream;
         struct message message;
         struct pull *pull;
@@ -68,18 +68,14 @@ static struct scene *scene_new(const struct space *from_space, const struct spac
 
         memset(s->from, 0xa5, SIZE);
         s->memory = (struct memory){ .address = s->to, .size = SIZE, .fd = -1 };
-        s->mapping.fd = -1;
         s->pull = pull_new(2, 1);
         s->pull->digests = NULL;
         for (size_t i = 0; i < 2; i++) {
                 size_t at = i * SIZE / 2;
 
                 s->segments[i] = (struct segment){ s->to + at, SIZE / 2, &s->memory, i ? to_space : NULL };
-                s->pull->extents[i] = (struct pull_extent){ .address = s->from + at,
-                                                            .offset = at,
-                                                            .size = SIZE / 2,
-                                                            .mapping = &s->mapping,
-                                                            .space = i ? NULL : from_space };
+                s->mappings[i] = (struct mapping){ .address = s->from, .fd = -1, .space = i ? NULL : from_space };
+                s->pull->extents[i] = (struct pull_extent){ &s->mappings[i], at, SIZE / 2 };
         }
         assert_int_equal(stream_init(&s->stream, s->segments, 2), 0);
         s->message = (struct message){ .stream = &s->stream, .length = SIZE };
@@ -89,19 +85,32 @@ static struct scene *scene_new(const struct space *from_space, const struct spac
         s->pull->number = NUMBER;
         s->pull->n = 2;
         s->pull->from_gpu = from_space;
+        s->pull->off_host = from_space || to_space;
         lease_grant(&slot, NUMBER);
         return s;
+}
+
+/* Copies the whole pull as one piece. */
+static int copy_all(struct scene *s)
+{
+        struct piece piece;
+        int r;
+
+        assert_true(pull_take(s->pull, SIZE, &piece));
+        r = piece_copy(&piece);
+        pull_finish(&piece, r);
+        return r;
 }
 
 TEST(a_lease_that_ends_before_the_device_has_read_all_is_noticed)
 {
         struct device device = device_of();
 
-        assert_int_equal(pull_copy(scene_new(&device.space, NULL)->pull), 0);
+        assert_int_equal(copy_all(scene_new(&device.space, NULL)), 0);
         ends_lease = true;
-        assert_int_equal(pull_copy(scene_new(&device.space, NULL)->pull), -ESTALE);
+        assert_int_equal(copy_all(scene_new(&device.space, NULL)), -ESTALE);
         finish_result = -EIO;
-        assert_int_equal(pull_copy(scene_new(&device.space, NULL)->pull), -ESTALE);
+        assert_int_equal(copy_all(scene_new(&device.space, NULL)), -ESTALE);
         ends_lease = false;
         finish_result = 0;
 }
@@ -115,7 +124,7 @@ TEST(no_failure_of_a_device_is_taken_for_success)
                         struct scene *s = scene_new(peers ? &device.space : NULL, peers ? NULL : &device.space);
 
                         *(late ? &finish_result : &device.copy_result) = -EIO;
-                        assert_int_equal(pull_copy(s->pull), -EIO);
+                        assert_int_equal(copy_all(s), -EIO);
                         assert_int_equal(n_queued, 0); /* it was waited for */
                         finish_result = 0;
                 }
@@ -125,9 +134,13 @@ TEST(a_pull_that_nobody_wants_any_more_copies_nothing)
 {
         struct device device = device_of();
         struct scene *s = scene_new(&device.space, NULL);
+        struct piece piece;
 
-        atomic_store(&s->pull->unwanted, true);
-        assert_int_equal(pull_copy(s->pull), -ECANCELED);
+        assert_true(pull_take(s->pull, SIZE, &piece));
+        s->pull->result = MESSAGE_CANCELLED;
+        assert_int_equal(piece_copy(&piece), -ECANCELED);
+        pull_finish(&piece, -ECANCELED);
+        assert_int_equal(s->pull->result, MESSAGE_CANCELLED);
         assert_int_equal(s->to[SIZE / 2], 0); /* the half of the host */
 }
 
@@ -136,8 +149,8 @@ TEST(a_device_does_not_copy_from_memory_that_could_not_be_mapped)
         struct device device = device_of();
         struct scene *s = scene_new(NULL, &device.space);
 
-        s->pull->extents[1].address = NULL;
-        assert_int_equal(pull_copy(s->pull), -ENOMEM);
+        s->mappings[1].address = NULL;
+        assert_int_equal(copy_all(s), -ENOMEM);
 }
 
 /* What is copied from a device into host memory, which stays as it was. */
@@ -148,11 +161,11 @@ TEST(what_a_device_has_copied_is_compared)
                 struct scene *s = scene_new(&device.space, NULL);
                 uint64_t digest;
 
-                s->pull->extents[1].space = &device.space;
+                s->mappings[1].space = &device.space;
                 assert_int_equal(stream_checksum(&s->stream, 0, SIZE, &digest), 0);
                 digest ^= (uint64_t)differs;
                 s->pull->digests = &digest;
-                assert_int_equal(pull_copy(s->pull), differs ? -EILSEQ : 0);
+                assert_int_equal(copy_all(s), differs ? -EILSEQ : 0);
         }
 }
 
@@ -166,12 +179,12 @@ TEST(of_pieces_that_fail_the_first_one_counts)
                 assert_true(pull_take(s->pull, SIZE / 4, &first));
                 assert_true(pull_take(s->pull, SIZE / 4, &second));
                 if (late)
-                        pull_finish(&second, PIECE_DIFFERS);
-                pull_finish(&first, PIECE_REVOKED);
+                        pull_finish(&second, -EILSEQ);
+                pull_finish(&first, -ESTALE);
                 if (!late)
-                        pull_finish(&second, PIECE_DIFFERS);
-                assert_int_equal(s->pull->stopped, PIECE_REVOKED);
-                assert_int_equal(s->pull->stopped_at, 0);
+                        pull_finish(&second, -EILSEQ);
+                assert_int_equal(s->pull->result, MESSAGE_LEASE_ENDED);
+                assert_int_equal(s->pull->failed_at, 0);
                 assert_false(pull_take(s->pull, SIZE, &first));
         }
 }
@@ -184,14 +197,14 @@ TEST(bytes_count_from_the_first_one_on)
 
         assert_true(pull_take(s->pull, SIZE / 4, &first));
         assert_true(pull_take(s->pull, SIZE / 4, &second));
-        pull_finish(&second, PIECE_COPIED);
+        pull_finish(&second, 0);
         assert_int_equal(pull_copied(s->pull), 0);
         assert_true(pull_take(s->pull, SIZE, &third));
-        pull_finish(&first, PIECE_COPIED);
+        pull_finish(&first, 0);
         assert_int_equal(pull_copied(s->pull), SIZE / 2);
-        pull_finish(&third, PIECE_COPIED);
+        pull_finish(&third, 0);
         assert_int_equal(pull_copied(s->pull), SIZE);
-        assert_int_equal(s->pull->stopped, PIECE_COPIED);
+        assert_int_equal(s->pull->result, MESSAGE_OK);
 }
 
 /* ---- payloads that are read, where the address space has no room for the peer's memory ---- */
@@ -209,30 +222,21 @@ static int scratch_file(const void *bytes, size_t size)
         return fd;
 }
 
-/* The whole pull as one piece. */
-static bool copy_piece(struct scene *s)
-{
-        struct piece piece;
-
-        assert_true(pull_take(s->pull, SIZE, &piece));
-        return piece_copy(&piece) == PIECE_COPIED;
-}
-
 TEST(a_piece_that_cannot_be_read_does_not_count)
 {
         /* all of it, all but the last byte, nothing */
         FOR_EACH (size_t, size, SIZE, SIZE - 1, 0) {
                 struct scene *s = scene_new(NULL, NULL);
 
-                s->mapping.fd = scratch_file(s->from, size);
-                s->pull->extents[0].address = s->pull->extents[1].address = NULL;
-                assert_true(copy_piece(s) == (size == SIZE));
+                s->mappings[0].fd = s->mappings[1].fd = scratch_file(s->from, size);
+                s->mappings[0].address = s->mappings[1].address = NULL;
+                assert_int_equal(copy_all(s), size == SIZE ? 0 : -ESTALE);
                 assert_int_equal(memcmp(s->to, s->from, SIZE) == 0, size == SIZE);
-                (void)close(s->mapping.fd);
+                (void)close(s->mappings[0].fd);
         }
         struct scene *s = scene_new(NULL, NULL); /* there is no file */
-        s->pull->extents[0].address = s->pull->extents[1].address = NULL;
-        assert_false(copy_piece(s));
+        s->mappings[0].address = s->mappings[1].address = NULL;
+        assert_int_equal(copy_all(s), -ESTALE);
 }
 
 /* ---- payloads that this process copies ---- */
@@ -254,7 +258,7 @@ TEST(a_piece_whose_lease_ends_while_it_is_copied_does_not_count)
 
                 s->stream.total = PULL_PAST_CACHES;
                 ends_lease = ends;
-                assert_true(copy_piece(s) == !ends);
+                assert_int_equal(copy_all(s), ends ? -ESTALE : 0);
                 ends_lease = false;
         }
 }

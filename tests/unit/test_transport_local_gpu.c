@@ -261,7 +261,7 @@ TEST_WITH(a_buffer_is_used_again_once_the_peer_has_released_it, gpu_setup, gpu_t
         assert_true(all_are_done(BUFFERS));
         send_it(MIB);
         assert_int_equal(sent.result, MESSAGE_NO_MEMORY);
-        RUN_UNTIL(&a, &b, channel_of(a_to_b)->leases.n_free == FRAME_LEASES);
+        RUN_UNTIL(&a, &b, channel_of(a_to_b)->leases.n_used == 0);
         send_from_device(BUFFERS);
         RUN_UNTIL(&a, &b, all_are_done(BUFFERS));
         assert_int_equal(outcomes[BUFFERS - 1].result, MESSAGE_OK);
@@ -389,45 +389,115 @@ static void note_mapped(struct channel *channel, uint64_t id)
         HASH_ADD(hh, channel->exports, id, sizeof(id), export);
 }
 
-/* The first MiB is a GPU's that the peer has open; the message waits for its checksums. */
-TEST_WITH(host_memory_beside_a_gpus_keeps_its_place_while_that_is_loaded, gpu_setup, gpu_teardown)
+/* The first MiB of a message is a GPU's that the peer has open, the second the host's. */
+static struct block gpu, host, taken;
+static struct segment opened_segments[2], taken_segment;
+static struct stream opened, place;
+
+/* Sends it with checksums, for which it waits. */
+static void send_opened(struct outcome *outcome)
 {
         struct channel *channel = channel_of(a_to_b);
-        struct frame map = FRAME_OF(FRAME_MAP);
-        struct segment segments[2], place_segment;
-        struct stream source, place;
-        struct outcome outcome = { 0 };
-        struct block gpu, host, taken;
         struct message *message;
 
         block_new(&gpu, &a, MIB, true);
         block_new(&host, &a, MIB, true);
         block_new(&taken, &b, 2 * MIB, true);
-        map.id = gpu.memory.id;
-        map.size = MIB;
-        channel_post_frame(channel, map, gpu.memory.handles[a.transport->index]);
+        channel_post_frame(channel, FRAME_OF(FRAME_MAP, .id = gpu.memory.id, .size = MIB),
+                           gpu.memory.handles[a.transport->index]);
         note_mapped(channel, gpu.memory.id);
         gpu.memory.space = &device;
-        segments[0] = (struct segment){ gpu.memory.address, MIB, &gpu.memory, &device };
-        segments[1] = (struct segment){ host.memory.address, MIB, &host.memory };
-        stream_of(&source, segments, 2);
-        stream_of_block(&place, &place_segment, &taken);
+        opened_segments[0] = (struct segment){ gpu.memory.address, MIB, &gpu.memory, &device };
+        opened_segments[1] = (struct segment){ host.memory.address, MIB, &host.memory };
+        stream_of(&opened, opened_segments, 2);
+        stream_of_block(&place, &taken_segment, &taken);
         b.place = &place;
-        message = message_make(&a, &source, 0, 2 * MIB, TRANSFER, &outcome);
+        message = message_make(&a, &opened, 0, 2 * MIB, TRANSFER, outcome);
         message->verify = true;
         message->header.flags = WIRE_VERIFY;
         worker_send(a_to_b, message);
-        for (uint64_t id = 1 << 20; id < (1 << 20) + FRAME_MEMORIES_MAX; id++) /* other transfers take all places */
-                note_mapped(channel, id);
-        RUN_UNTIL(&a, &b, outcome.done);
-        assert_int_equal(outcome.result, MESSAGE_OK);
+}
+
+static void check_opened(const struct outcome *outcome)
+{
+        RUN_UNTIL(&a, &b, outcome->done);
+        assert_int_equal(outcome->result, MESSAGE_OK);
         RUN_UNTIL(&a, &b, b.received.done);
         assert_int_equal(b.received.result, MESSAGE_OK);
         assert_memory_equal(taken.memory.address, gpu.memory.address, MIB);
         assert_memory_equal(taken.memory.address + MIB, host.memory.address, MIB);
+}
+
+static void free_opened(void)
+{
         gpu.memory.space = NULL;
-        stream_clear(&source);
+        stream_clear(&opened);
         block_free(&gpu);
         block_free(&host);
         block_free(&taken);
+}
+
+/* The message waits for its checksums. */
+TEST_WITH(host_memory_beside_a_gpus_keeps_its_place_while_that_is_loaded, gpu_setup, gpu_teardown)
+{
+        struct outcome outcome = { 0 };
+
+        send_opened(&outcome);
+        for (uint64_t id = 1 << 20; id < (1 << 20) + FRAME_MEMORIES_MAX; id++) /* other transfers take all places */
+                note_mapped(channel_of(a_to_b), id);
+        check_opened(&outcome);
+        free_opened();
+}
+
+static const struct export *export_of_gpu(void)
+{
+        struct export *export;
+
+        HASH_FIND(hh, channel_of(a_to_b)->exports, &gpu.memory.id, sizeof(gpu.memory.id), export);
+        return export;
+}
+
+/* Begins to send, and has the peer ask the memory back meanwhile. */
+static void ask_back_while_loading(struct outcome *outcome)
+{
+        stands_still = true;
+        send_opened(outcome);
+        RUN_UNTIL(&a, &b, atomic_load(&n_copies) > 0);
+        channel_post_frame(channel_of(b.link), FRAME_OF(FRAME_IDLE, .id = gpu.memory.id), NULL);
+        worker_step(&a, &b);
+        worker_step(&a, &b);
+}
+
+/* The message has no other way: it is too long for a bounce buffer. */
+TEST_WITH(gpu_memory_that_is_asked_back_stays_until_what_names_it_has_left, gpu_setup, gpu_teardown)
+{
+        struct outcome outcome = { 0 };
+        bool is_inline;
+
+        ask_back_while_loading(&outcome);
+        assert_non_null(export_of_gpu());
+        a.room = 0;
+        assert_int_equal(a.transport->ops->fit(a_to_b, &opened, 0, MIB, &is_inline), 0); /* no new one names it */
+        assert_int_equal(export_of_gpu()->state, EXPORT_ASKED);
+        let_go();
+        check_opened(&outcome);
+        assert_null(export_of_gpu());
+        assert_true(a.room > 0);
+        assert_int_equal(a.ended + b.ended, 0);
+        free_opened();
+}
+
+TEST_WITH(gpu_memory_that_is_asked_back_goes_with_the_cancel_of_what_names_it, gpu_setup, gpu_teardown)
+{
+        struct outcome outcome = { 0 };
+
+        ask_back_while_loading(&outcome);
+        assert_int_equal(export_of_gpu()->state, EXPORT_ASKED);
+        a.transport->ops->cancel(a_to_b, TRANSFER);
+        let_go();
+        RUN_UNTIL(&a, &b, outcome.done);
+        assert_int_equal(outcome.result, MESSAGE_CANCELLED);
+        assert_null(export_of_gpu());
+        assert_int_equal(a.ended + b.ended, 0);
+        free_opened();
 }

@@ -88,17 +88,6 @@ bool channels_unwatch(struct local *local)
         return true;
 }
 
-int channel_take(struct channel *channel, struct datagram *ret_datagram)
-{
-        uint8_t *bytes = channel_local(channel)->mail;
-        int n = mail_is_open(&channel->mail) ? mail_take(&channel->mail, bytes) : 0;
-
-        if (n <= 0)
-                return n;
-        *ret_datagram = (struct datagram){ .bytes = bytes, .size = (size_t)n };
-        return 1;
-}
-
 /* ---- links ---- */
 
 enum { DESCRIPTORS_MAX = 253 }; /* of one datagram, by Linux; recvmsg would close those that it has no room for */
@@ -132,7 +121,7 @@ int channel_greet(struct channel *channel)
                 return r;
         channel->page = page;
         channel->mail.own = &channel->page->mailbox;
-        leases_init(&channel->leases, channel->page->leases);
+        channel->leases.words = channel->page->leases;
         channel_post_frame(channel, FRAME_OF(FRAME_HELLO, .id = channel_local(channel)->epoch), memfd);
         (void)memfd_drop(memfd);
         return 0;
@@ -154,8 +143,7 @@ int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **re
         channel->link.accepted = epoch == 0;
         (void)snprintf(channel->link.carrier, sizeof(channel->link.carrier), "shm");
         channel->fd = fd;
-        channel->mappings.pool = &local->mapped;
-        channel->epoch = epoch;
+        channel->link.peer_epoch = epoch;
         r = watch(channel, EPOLL_CTL_ADD, EPOLLIN);
         if (r < 0) {
                 (void)fork_private_close(fd);
@@ -177,16 +165,6 @@ static void queue_drop(struct channel *channel)
         (void)memfd_drop(queued->memfd);
         explicit_bzero(queued->bytes, queued->size); /* the header may contain a key */
         free(queued);
-}
-
-void export_remove(struct channel *channel, struct export *export)
-{
-        HASH_DEL(channel->exports, export);
-        if (export->prev)
-                DL_DELETE(channel->lent, export);
-        if (export->space)
-                gpu_note_closed(export->space);
-        free(export);
 }
 
 /* Discards what was not read: to close the socket would close its descriptors here, and may block (closer.h). */
@@ -213,10 +191,6 @@ void channel_close(struct channel *channel)
         channel->fd = -1;
         while (channel->queue)
                 queue_drop(channel);
-        while (channel->exports)
-                export_remove(channel, channel->exports);
-        mappings_clear(&channel->mappings);
-        leases_clear(&channel->leases, local->tasks);
         leave_watched(channel);
         if (channel->page)
                 (void)munmap(channel->page, sizeof(*channel->page));
@@ -248,7 +222,7 @@ void channel_fail(struct channel *channel, int error, const char *detail)
 
 void channel_peer_closed(struct channel *channel)
 {
-        if (channel->was_greeted)
+        if (channel->peer_page)
                 channel_fail(channel, FERRY_E_PEER_LOST, "its process ended");
         else
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "it closed the connection");
@@ -394,10 +368,6 @@ void channel_flush(struct channel *channel)
 
 /* ---- reading ---- */
 
-/*
- * Takes the descriptors out of a datagram. No type of frame has more than one: those beyond the second are closed, and
- * the datagram counts as cut.
- */
 static void take_descriptors(struct local *local, struct msghdr *message, struct datagram *datagram)
 {
         for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
@@ -409,12 +379,10 @@ static void take_descriptors(struct local *local, struct msghdr *message, struct
                         int fd;
 
                         memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-                        if (datagram->n_fds < FERRY_ARRAY_SIZE(datagram->fds)) {
-                                datagram->fds[datagram->n_fds++] = fd;
-                        } else {
+                        if (datagram->n_fds++ == 0)
+                                datagram->fd = fd;
+                        else
                                 closer_add(&local->closer, fd);
-                                datagram->cut = true;
-                        }
                 }
         }
 }
@@ -424,7 +392,7 @@ int channel_read(struct channel *channel, struct datagram *ret_datagram)
         struct local *local = channel_local(channel);
         _Alignas(struct cmsghdr) char
                 control[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int)) + CMSG_SPACE(sizeof(struct ucred))];
-        struct iovec piece = { local->datagram, FRAME_DATAGRAM_MAX + 1 };
+        struct iovec piece = { local->datagram, sizeof(local->datagram) };
         struct msghdr message = {
                 .msg_iov = &piece,
                 .msg_iovlen = 1,
@@ -450,7 +418,7 @@ int channel_read(struct channel *channel, struct datagram *ret_datagram)
 
 void datagram_clear(struct local *local, struct datagram *datagram)
 {
-        for (size_t i = 0; i < datagram->n_fds; i++)
-                closer_add(&local->closer, datagram->fds[i]);
+        if (datagram->n_fds > 0)
+                closer_add(&local->closer, datagram->fd);
         datagram->n_fds = 0;
 }

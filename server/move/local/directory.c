@@ -116,9 +116,6 @@ int directory_open(struct directory *directory, const char *path)
 {
         int r = path_of(path, directory->path);
 
-        directory->fd = -1;
-        directory->refused = 0;
-        directory->name[0] = '\0';
         if (r < 0)
                 return refuse(directory, r, "use a directory with a shorter path");
         return directory_reopen(directory);

@@ -19,7 +19,8 @@ struct directory {
         bool abandoned;
 };
 
-/* Opens the directory, and makes it where it does not exist. 0 or -errno, logged with advice. */
+/* Opens the directory, and makes it where it does not exist. directory: zeroed, fd -1. 0 or -errno, logged with
+ * advice. */
 int directory_open(struct directory *directory, const char *path);
 /*
  * Opens the directory once more, and makes it where it was removed meanwhile. The same error as before is not logged

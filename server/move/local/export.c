@@ -14,7 +14,8 @@
  * FRAME_MEMORIES_MAX memories at most, so of those the least recently used are taken back.
  *
  * GPU memory is opened by the peer, which may take long or fail: until its answer comes messages that use it wait
- * (export_is_decided). Thread: the progress thread, but for export_register(), which any thread may call.
+ * (export_is_decided), and no new one uses it while it is to be taken back. Thread: the progress thread, but for
+ * export_register(), which any thread may call.
  */
 
 /* Leaves room for the memories of one message and for the bounce buffers. */
@@ -65,6 +66,22 @@ static struct export *find_export(const struct channel *channel, uint64_t id)
         return export;
 }
 
+static void export_remove(struct channel *channel, struct export *export)
+{
+        HASH_DEL(channel->exports, export);
+        if (export->prev)
+                DL_DELETE(channel->lent, export);
+        if (export->space)
+                gpu_note_closed(export->space);
+        free(export);
+}
+
+void exports_clear(struct channel *channel)
+{
+        while (channel->exports)
+                export_remove(channel, channel->exports);
+}
+
 void export_unmapped(struct channel *channel, uint64_t id)
 {
         struct export *export = find_export(channel, id);
@@ -80,6 +97,7 @@ static void take_back(struct channel *channel, struct export *export)
 
         if (export->state == EXPORT_CLOSING)
                 return;
+        channel->n_asked -= export->state == EXPORT_ASKED;
         if (export->space && link_is_usable(&channel->link))
                 export->state = EXPORT_CLOSING;
         else
@@ -87,13 +105,47 @@ static void take_back(struct channel *channel, struct export *export)
         channel_post_frame(channel, FRAME_OF(FRAME_UNMAP, .id = id), NULL);
 }
 
+/* Whether a message that is being loaded will name this memory of a GPU, instead of a copy. */
+static bool is_loading(const struct channel *channel, uint64_t id)
+{
+        const struct message *m;
+
+        DL_FOREACH (channel->link.loading, m)
+                for (uint64_t done = 0; !m->stage->bytes && done < m->length;) {
+                        struct memory *memory;
+                        uint8_t *address;
+
+                        done += stream_run_in_segment(m->stream, m->offset + done, m->length - done, &address, &memory);
+                        if (memory->space && memory->id == id)
+                                return true;
+                }
+        return false;
+}
+
+/* Host memory is mapped again by the next message that names it; GPU memory would have to be opened first. */
 void export_idle(struct channel *channel, uint64_t id)
 {
         struct export *export = find_export(channel, id);
 
         /* Otherwise the UNMAP is on its way, or it is no memory that can be mapped again. */
-        if (export && export->state == EXPORT_MAPPED && id != FRAME_BOUNCE_ID)
+        if (!export || export->state != EXPORT_MAPPED || id == FRAME_BOUNCE_ID)
+                return;
+        if (is_loading(channel, id)) {
+                export->state = EXPORT_ASKED;
+                channel->n_asked++;
+        } else {
                 take_back(channel, export);
+        }
+}
+
+void export_return_asked(struct channel *channel)
+{
+        struct export *export, *next;
+
+        if (channel->n_asked > 0)
+                HASH_ITER (hh, channel->exports, export, next)
+                        if (export->state == EXPORT_ASKED && !is_loading(channel, export->id))
+                                take_back(channel, export);
 }
 
 void export_deregister(struct transport *transport, struct memory *memory)
@@ -130,7 +182,7 @@ static bool is_mapped(const struct channel *channel, uint64_t id)
 {
         const struct export *export = find_export(channel, id);
 
-        return export && export->state == EXPORT_MAPPED;
+        return export && (export->state == EXPORT_MAPPED || export->state == EXPORT_ASKED);
 }
 
 /* Whether a message may name the memory: mapped already, or with room for one more. GPU memory only once it is open. */
@@ -191,7 +243,7 @@ bool export_is_decided(struct channel *channel, const struct stream *stream, uin
         export = find_export(channel, memory->id);
         if (!export)
                 export = export_gpu_memory(channel, memory);
-        return !export || export->state != EXPORT_PENDING;
+        return !export || (export->state != EXPORT_PENDING && export->state != EXPORT_ASKED);
 }
 
 void export_answered(struct channel *channel, uint64_t id, bool opened)

@@ -8,10 +8,9 @@
 #include "local_internal.h"
 
 /*
- * Messages that arrive over a link, from its mailbox and its socket, in the order in which the peer sent it. A function
- * for each type of frame handles it; any fault in it, or a message before HELLO, ends the link, since a peer that errs
- * once cannot be trusted with a lease. What this process is short of is told apart (run_short): then the log blames
- * nobody.
+ * Messages that arrive over a link, from its mailbox and its socket, in the order in which the peer sent it. Any fault
+ * in it, or a message before HELLO, ends the link, since a peer that errs once cannot be trusted with a lease. What
+ * this process is short of is told apart (run_short): then the log blames nobody.
  *
  * At most DATAGRAMS_MAX datagrams of a link are read before the other links have their turn. Thread: the progress
  * thread.
@@ -36,9 +35,9 @@ static const char *read_greeting(struct channel *channel, const struct frame *fr
         void *page;
         int r;
 
-        if (channel->was_greeted)
+        if (channel->peer_page)
                 return "it greeted twice";
-        r = memfd_map(datagram->fds[0], sizeof(*channel->peer_page), &page);
+        r = memfd_map(datagram->fd, sizeof(*channel->peer_page), &page);
         if (r == -EBADMSG)
                 return "its link page cannot be mapped: not sealed, or another user's";
         if (r < 0) {
@@ -47,15 +46,15 @@ static const char *read_greeting(struct channel *channel, const struct frame *fr
         }
         channel->peer_page = page;
         channel->mail.peer = &channel->peer_page->mailbox;
-        channel->was_greeted = true;
-        channel->link.peer_epoch = frame->id;
         return NULL;
 }
 
 /* The peer's HELLO has come: hands the link to the engine. */
-static void accept_link(struct channel *channel)
+static void accept_link(struct channel *channel, uint64_t epoch)
 {
         struct local *local = channel_local(channel);
+
+        channel->link.peer_epoch = epoch;
 
         local->n_pending--;
         link_init(&channel->link, &local->base, true);
@@ -68,16 +67,16 @@ static void accept_link(struct channel *channel)
         }
 }
 
-static const char *on_hello(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_hello(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
         const char *wrong = read_greeting(channel, frame, datagram);
 
-        if (wrong || !channel->was_greeted)
+        if (wrong || !channel->peer_page)
                 return wrong;
-        if (channel->epoch != 0 && channel->epoch != frame->id)
+        if (channel->link.accepted)
+                accept_link(channel, frame->id);
+        else if (channel->link.peer_epoch != frame->id)
                 channel_fail(channel, FERRY_E_PEER_UNREACHABLE, "another worker answered");
-        else if (channel->link.accepted)
-                accept_link(channel);
         if (!link_is_usable(&channel->link))
                 return NULL;
         link_note_message(&channel->link);
@@ -137,9 +136,9 @@ static const char *on_message(struct channel *channel, const struct frame *frame
 }
 
 /* The mapping takes a duplicate of the descriptor if it needs one: the datagram's own are closed. */
-static const char *on_map(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_map(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
-        int r = mappings_add(&channel->mappings, frame->id, frame->size, datagram->fds[0]);
+        int r = mapping_add(channel, frame->id, frame->size, datagram->fd);
 
         switch (r) {
         case 0:
@@ -154,19 +153,7 @@ static const char *on_map(struct channel *channel, const struct frame *frame, st
         }
 }
 
-static const char *on_release(struct channel *channel, const struct frame *frame, struct datagram *datagram)
-{
-        return outgoing_released(channel, frame->slot, frame->number, (enum gpu_path)frame->gpu_path)
-                       ? NULL
-                       : "it released a lease that it does not hold";
-}
-
-static const char *on_unmap(struct channel *channel, const struct frame *frame, struct datagram *datagram)
-{
-        return mappings_remove(&channel->mappings, frame->id) == 0 ? NULL : "it unmapped memory that is not mapped";
-}
-
-static const char *on_map_gpu(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+static const char *on_map_gpu(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
         switch (gpu_mapping_open(channel, frame->id, frame->size, datagram->bytes + sizeof(*frame))) {
         case 0:
@@ -178,37 +165,39 @@ static const char *on_map_gpu(struct channel *channel, const struct frame *frame
         }
 }
 
-static const char *on_mapped(struct channel *channel, const struct frame *frame, struct datagram *datagram)
+/* Handles a frame. Returns NULL, or what is wrong with it. */
+static const char *handle_frame(struct channel *channel, const struct frame *frame, struct datagram *datagram)
 {
-        export_answered(channel, frame->id, frame->n == 1);
+        switch ((enum frame_type)frame->type) {
+        case FRAME_HELLO:
+                return on_hello(channel, frame, datagram);
+        case FRAME_MESSAGE:
+                return on_message(channel, frame, datagram);
+        case FRAME_MAP:
+                return on_map(channel, frame, datagram);
+        case FRAME_RELEASE:
+                return outgoing_released(channel, frame->slot, frame->number, (enum gpu_path)frame->gpu_path)
+                               ? NULL
+                               : "it released a lease that it does not hold";
+        case FRAME_UNMAP:
+                return mapping_remove(channel, frame->id) == 0 ? NULL : "it unmapped memory that is not mapped";
+        case FRAME_MAP_GPU:
+                return on_map_gpu(channel, frame, datagram);
+        case FRAME_MAPPED:
+                export_answered(channel, frame->id, frame->n == 1);
+                break;
+        case FRAME_UNMAPPED:
+                export_unmapped(channel, frame->id);
+                break;
+        case FRAME_IDLE:
+                export_idle(channel, frame->id);
+                break;
+        case FRAME_WAKE: /* its mailbox was read before */
+        case FRAME_TYPE_END:
+                break;
+        }
         return NULL;
 }
-
-static const char *on_unmapped(struct channel *channel, const struct frame *frame, struct datagram *datagram)
-{
-        export_unmapped(channel, frame->id);
-        return NULL;
-}
-
-static const char *on_idle(struct channel *channel, const struct frame *frame, struct datagram *datagram)
-{
-        export_idle(channel, frame->id);
-        return NULL;
-}
-
-/* Its mailbox was read before. */
-static const char *on_wake(struct channel *channel, const struct frame *frame, struct datagram *datagram)
-{
-        return NULL;
-}
-
-static const char *(*const handlers[FRAME_TYPE_END])(struct channel *channel, const struct frame *frame,
-                                                     struct datagram *datagram) = {
-        [FRAME_HELLO] = on_hello,     [FRAME_MESSAGE] = on_message,   [FRAME_MAP] = on_map,
-        [FRAME_RELEASE] = on_release, [FRAME_UNMAP] = on_unmap,       [FRAME_MAP_GPU] = on_map_gpu,
-        [FRAME_MAPPED] = on_mapped,   [FRAME_UNMAPPED] = on_unmapped, [FRAME_WAKE] = on_wake,
-        [FRAME_IDLE] = on_idle,
-};
 
 /* Handles a datagram. Returns NULL, or what is wrong with it. */
 static const char *handle(struct channel *channel, struct datagram *datagram)
@@ -225,11 +214,11 @@ static const char *handle(struct channel *channel, struct datagram *datagram)
                 return "its message was cut: too long, or no descriptors are left here";
         if (verdict == FRAME_INVALID)
                 return "its datagram does not follow the framing";
-        if (!channel->was_greeted && frame.type != FRAME_HELLO)
+        if (!channel->peer_page && frame.type != FRAME_HELLO)
                 return "it did not greet";
         if (frame.type != FRAME_WAKE) /* which is no message of its own */
                 metric_add(channel_local(channel)->metric_received, 1);
-        return handlers[frame.type](channel, &frame, datagram);
+        return handle_frame(channel, &frame, datagram);
 }
 
 /* Ends the link of a peer that has broken the protocol. */
@@ -258,18 +247,20 @@ static bool handle_next(struct channel *channel, struct datagram *datagram)
 /* Takes messages out of the mailbox; all: also those behind one to answer. Returns how many. */
 static unsigned take(struct channel *channel, unsigned max, bool all)
 {
-        struct datagram datagram;
+        struct datagram datagram = { .bytes = channel_local(channel)->mail };
         unsigned n = 0;
         bool more = true;
 
         while (more && n < max && link_is_usable(&channel->link)) {
-                int r = channel_take(channel, &datagram);
+                int r = mail_is_open(&channel->mail) ? mail_take(&channel->mail, channel_local(channel)->mail) : 0;
 
                 if (r < 0)
                         refuse(channel, "its mailbox does not follow the framing");
                 if (r <= 0)
                         break;
                 n++;
+                datagram.size = (size_t)r;
+                datagram.urgent = false;
                 more = handle_next(channel, &datagram) || all;
         }
         return n;

@@ -14,14 +14,6 @@
  * free. Thread: the progress thread.
  */
 
-void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES])
-{
-        leases->words = words;
-        for (size_t i = 0; i < FRAME_LEASES; i++)
-                leases->free[i] = (uint16_t)(FRAME_LEASES - 1 - i);
-        leases->n_free = FRAME_LEASES;
-}
-
 void leases_clear(struct leases *leases, struct pool_user *tasks)
 {
         if (leases->bounce)
@@ -65,11 +57,11 @@ bool leases_may_grant(const struct leases *leases, uint64_t owner)
 {
         size_t n_own = 0;
 
-        if (leases->n_free > FRAME_LEASES / 2)
+        if (leases->n_used < FRAME_LEASES / 2)
                 return true; /* no owner can have as many */
         for (size_t i = 0; i < FRAME_LEASES; i++)
                 n_own += leases->slots[i].number && leases->slots[i].owner == owner;
-        return n_own < leases->n_free;
+        return n_own < FRAME_LEASES - leases->n_used;
 }
 
 uint64_t leases_oldest(const struct leases *leases)
@@ -84,9 +76,12 @@ uint64_t leases_oldest(const struct leases *leases)
 
 uint32_t leases_grant(struct leases *leases, uint64_t number, struct message *message, int buffer)
 {
-        uint32_t slot = leases->free[--leases->n_free];
         uint64_t owner = leases_owner(message->stream, message->offset);
+        uint32_t slot = 0;
 
+        while (leases->slots[slot].number)
+                slot++;
+        leases->n_used++;
         leases->slots[slot] = (struct lease){ .message = message, .number = number, .buffer = buffer, .owner = owner };
         if (buffer >= 0)
                 leases->bounce_owner[buffer] = owner;
@@ -113,6 +108,6 @@ bool leases_release(struct leases *leases, uint32_t slot, uint64_t number, struc
         if (lease->buffer >= 0)
                 leases->bounce_owner[lease->buffer] = 0;
         lease->number = 0;
-        leases->free[leases->n_free++] = (uint16_t)slot;
+        leases->n_used--;
         return true;
 }

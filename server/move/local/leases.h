@@ -27,19 +27,17 @@ struct lease {
         uint64_t owner;          /* leases_owner */
 };
 
+/* Zeroed at first. */
 struct leases {
-        struct lease_slot *words; /* FRAME_LEASES of them; borrowed */
+        struct lease_slot *words; /* FRAME_LEASES of them, which the peer reads; borrowed */
         struct lease slots[FRAME_LEASES];
-        uint16_t free[FRAME_LEASES]; /* slots; n_free */
-        size_t n_free;
+        size_t n_used;                         /* slots */
         uint8_t *bounce;                       /* NULL = not used yet */
         uint64_t bounce_owner[BOUNCE_BUFFERS]; /* leases_owner; 0 = the buffer is free */
         struct gpu_pin pin;                    /* of the bounce buffers */
 };
 
-/* words: what the peer reads. */
-void leases_init(struct leases *leases, struct lease_slot words[FRAME_LEASES]);
-/* No lease may be valid. Also takes a zeroed struct. The pool unmaps the bounce buffers. */
+/* No lease may be valid. The pool unmaps the bounce buffers. */
 void leases_clear(struct leases *leases, struct pool_user *tasks);
 
 /* Makes the bounce buffers. 0 with the memfd to send to the peer, a reference; -errno. */

@@ -33,6 +33,7 @@ static void fail_link(struct link *link, int error, const char *detail)
 static void cancel(struct link *link, uint64_t transfer)
 {
         stage_cancel(link, &transfer, MESSAGE_CANCELLED);
+        outgoing_loaded(channel_of(link));
         outgoing_end(channel_of(link), &transfer, MESSAGE_CANCELLED);
         pulls_end(channel_of(link), &transfer, MESSAGE_CANCELLED);
 }
@@ -70,40 +71,6 @@ static void tell_copied(void *context)
         (void)eventfd_write(local->copied_fd, 1);
 }
 
-/* ---- peers' memory ---- */
-
-/* The pool of mappings is full: asks the owner of an idle memory to take it back (FRAME_IDLE). */
-static void ask_back(struct mappings *mappings, uint64_t id)
-{
-        channel_post_frame(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FRAME_OF(FRAME_IDLE, .id = id),
-                           NULL);
-}
-
-/*
- * The owner has not answered FRAME_IDLE, as a stopped process does not: ends its link, which unmaps all of its memory.
- */
-static void end_overdue(struct mappings *mappings)
-{
-        channel_fail(FERRY_CONTAINER_OF(mappings, struct channel, mappings), FERRY_E_PEER_LOST,
-                     "it does not take back memory that this worker has no room to keep mapped");
-}
-
-/* Sets up the pool of mappings, and publishes its maximum. */
-static void open_pool(struct local *local, const struct local_config *config)
-{
-        local->mapped = (struct mapping_pool){
-                .max = config->max_mappings ? config->max_mappings : local_mappings_default(),
-                .close = gpu_mapping_close,
-                .ask = ask_back,
-                .overdue = end_overdue,
-                .metric = metric_single(config->metrics, METRIC_GAUGE, "ferry_mapped_memories",
-                                        "Regions of workers on this machine that this worker has mapped."),
-        };
-        metric_set(metric_single(config->metrics, METRIC_GAUGE, "ferry_mapped_memories_max",
-                                 "The most of these that it keeps while they are idle."),
-                   (int64_t)local->mapped.max);
-}
-
 static void make_metrics(struct local *local, struct metrics *metrics)
 {
         static const char *const label[] = { "direction" };
@@ -111,6 +78,11 @@ static void make_metrics(struct local *local, struct metrics *metrics)
                 metrics_family(metrics, METRIC_COUNTER, "ferry_local_messages_total",
                                "Messages to and from workers on this machine.", 1, label, NULL, 0);
 
+        local->mapped.metric = metric_single(metrics, METRIC_GAUGE, "ferry_mapped_memories",
+                                             "Regions of workers on this machine that this worker has mapped.");
+        metric_set(metric_single(metrics, METRIC_GAUGE, "ferry_mapped_memories_max",
+                                 "The most of these that it keeps while they are idle."),
+                   (int64_t)local->mapped.max);
         local->metric_sent = metric_get(messages, (const char *const[]){ "sent" });
         local->metric_received = metric_get(messages, (const char *const[]){ "received" });
 }
@@ -162,12 +134,10 @@ static void free_transport(struct transport *transport)
                 link_free(link);
         closer_clear(&local->closer);
         directory_close(&local->directory);
-        copies_free(local->copies);
+        copies_clear(&local->copies);
         staging_free(local->staging);
         cleanup_close(&local->copied_fd);
         cleanup_close(&local->base.fd);
-        free(local->mail);
-        free(local->datagram);
         free(local);
 }
 
@@ -194,17 +164,12 @@ static const struct transport_ops ops = {
 static int make_parts(struct local *local, unsigned copy_threads)
 {
         struct epoll_event copied = { .events = EPOLLIN, .data.ptr = &local->copied_fd };
-        int r = copies_new(copy_threads, tell_copied, local, &local->copies);
+        /* A staged payload is in a bounce buffer of its link, or short: it needs no room. */
+        int r = staging_new(tell_copied, NULL, local, copy_threads + 1, &local->staging);
 
-        if (r == 0) /* a staged payload is in a bounce buffer of its link, or short: it needs no room */
-                r = staging_new(tell_copied, NULL, local, copy_threads + 1, &local->staging);
         if (r < 0)
                 return r;
-        local->tasks = local->mapped.tasks = staging_tasks(local->staging);
-        local->mail = malloc(MAILBOX_MESSAGE_MAX);
-        local->datagram = malloc(FRAME_DATAGRAM_MAX + 1);
-        if (!local->mail || !local->datagram)
-                return -ENOMEM;
+        local->tasks = staging_tasks(local->staging);
         local->copied_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         if (local->copied_fd >= 0)
                 local->base.fd = epoll_create1(EPOLL_CLOEXEC);
@@ -238,7 +203,8 @@ int local_transport_new(const struct local_config *config, const struct transpor
                 return -ENOMEM;
         transport_init(&local->base, &ops, "local", index, handlers);
         local->epoch = config->epoch;
-        open_pool(local, config);
+        copies_init(&local->copies, config->copy_threads);
+        local->mapped.max = config->max_mappings ? config->max_mappings : local_mappings_default();
         make_metrics(local, config->metrics);
         local->max_links = config->max_links ? config->max_links : TRANSPORT_LINKS_DEFAULT;
         local->listener = local->removal = local->copied_fd = -1;

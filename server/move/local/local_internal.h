@@ -2,6 +2,7 @@
 #ifndef MOVE_LOCAL_INTERNAL_H
 #define MOVE_LOCAL_INTERNAL_H
 
+#include <pthread.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <utlist.h>
@@ -35,6 +36,16 @@ enum {
 
 struct channel;
 
+/* Copies on the host, of all pulls (pulls.c). */
+struct copies {
+        unsigned n_helpers;
+        struct pool_task help; /* waits while no pull is shared. The progress thread's */
+        bool is_helped;        /* help was added */
+        pthread_mutex_t lock;  /* guards what follows, and the second part of each pull */
+        pthread_cond_t idle;   /* a pull's running became empty */
+        struct pull *shared;   /* utlist; pulls whose pieces helpers take, in turn */
+};
+
 struct local {
         struct transport base;
         /* Where peers find this worker, and it them. */
@@ -44,13 +55,13 @@ struct local {
         int removal;           /* an inotify descriptor; readable when the socket may be gone; -1 = none */
         uint64_t reopen_at_us; /* when a socket that is gone is made again; 0 = it is there */
         /* What copies, as tasks of the pool, and how the tasks tell. */
-        struct copies *copies;
+        struct copies copies;
         struct staging *staging;
         struct pool_user *tasks; /* of staging, which owns it; also tasks of this folder */
         int copied_fd;         /* an eventfd; readable when one of their tasks, or the last piece of a pull, is done */
         uint64_t lease_number; /* the last one that was granted */
-        uint8_t *mail;         /* MAILBOX_MESSAGE_MAX bytes: for the message being taken out of a mailbox */
-        uint8_t *datagram;     /* FRAME_DATAGRAM_MAX + 1 bytes: for the datagram being read or put together */
+        uint8_t mail[MAILBOX_MESSAGE_MAX];        /* the message being taken out of a mailbox */
+        uint8_t datagram[FRAME_DATAGRAM_MAX + 1]; /* the datagram being read */
 
         /* Links, by what the next round has to do with them. */
         struct channel *channels;                /* all with an open socket */
@@ -91,6 +102,7 @@ struct export
                 EXPORT_MAPPED,
                 EXPORT_PENDING,
                 EXPORT_REFUSED,
+                EXPORT_ASKED,   /* GPU memory that the peer has asked back, and that messages being loaded name */
                 EXPORT_CLOSING, /* GPU memory that was taken back, and that the peer has not closed yet */
         } state;
         const struct space *space;  /* of GPU memory that the peer has opened, or may open; else NULL */
@@ -99,35 +111,12 @@ struct export
         UT_hash_handle hh;
 };
 
-/* A peer's GPU memory being opened. */
-struct gpu_opening {
-        struct pool_task task;
-        struct channel *channel;
-        struct mapping *mapping; /* in use */
-        struct gpu_share share;
-        unsigned gpu; /* its number here */
-        int result;   /* of the task, as the next two */
-        const struct space *space;
-        const void *address;
-        struct gpu_opening *prev, *next;
-};
-
-/* A peer's GPU memory being closed; FRAME_UNMAPPED follows. */
-struct gpu_closing {
-        struct pool_task task;
-        struct channel *channel;
-        uint64_t id;
-        const struct space *space; /* NULL = opening failed */
-};
-
 struct channel {
         struct link link;
         /* The socket and how far the greeting has come. */
         int fd;
-        uint64_t epoch;   /* of the worker to reach; 0 = the link was accepted */
-        bool was_greeted; /* the peer's HELLO has come */
-        bool known;       /* the engine has the link */
-        bool is_closing;  /* failed, or closed by the peer, whose earlier datagrams can still be read */
+        bool known;      /* the engine has the link */
+        bool is_closing; /* failed, or closed by the peer, whose earlier datagrams can still be read */
         bool wants_room;
         bool polls_out;
         struct channel *prev, *next;  /* local->channels */
@@ -137,8 +126,8 @@ struct channel {
         size_t queue_bytes;
 
         /* The mailbox and the lease words: this end's, writable, and the peer's, read-only. */
-        struct link_page *page; /* NULL = not greeted */
-        const struct link_page *peer_page;
+        struct link_page *page;            /* NULL = not greeted */
+        const struct link_page *peer_page; /* NULL = the peer's HELLO has not come */
         struct mail mail;
         bool is_watched; /* in local->watched */
         struct channel *watched_prev, *watched_next;
@@ -147,19 +136,18 @@ struct channel {
         struct leases leases;
         struct export *exports; /* by id */
         struct export *lent;    /* utlist; those of registered host memory, the least recently used first */
+        size_t n_asked;         /* exports in the state EXPORT_ASKED */
 
         /* As the receiver: the peer's memories that are mapped here. */
         struct mappings mappings;
-        struct gpu_opening *openings; /* utlist; GPU memory that the pool opens … */
-        size_t n_closings;            /* … and how many it closes */
-        bool pulling[FRAME_LEASES];   /* the peer's lease slots that this worker has not released */
+        bool pulling[FRAME_LEASES]; /* the peer's lease slots that this worker has not released */
 };
 
 /* A message that was read: of the socket, or of the mailbox, in which case it has no descriptor. */
 struct datagram {
         const uint8_t *bytes;
         size_t size;
-        int fds[2];
+        int fd; /* the first of n_fds; the others are closed: no type of frame has more than one */
         size_t n_fds;
         bool urgent; /* answer it before reading on */
         bool cut;    /* truncated */
@@ -187,14 +175,12 @@ static inline struct local *channel_local(const struct channel *channel)
 void channel_watch(struct channel *channel);
 /* Ends that for all links. false: a message has come, and it goes on. */
 bool channels_unwatch(struct local *local);
-/* Takes the next message out of the mailbox, into local->mail. 1 with *ret_datagram; 0 = none now; -EBADMSG. */
-int channel_take(struct channel *channel, struct datagram *ret_datagram);
 
 /* Takes over the socket, also on failure. epoch: of the worker to reach; 0 = accepted. 0 or -errno. */
 int channel_new(struct local *local, int fd, uint64_t epoch, struct channel **ret_channel);
 /* Sends HELLO, once. 0 or -errno. */
 int channel_greet(struct channel *channel);
-/* Closes the socket, and unmaps the peer's memory. No message may be under way. */
+/* Closes the socket, and unmaps the link pages. Nothing else may be left of the link. */
 void channel_close(struct channel *channel);
 /* Fails the link; it ends in the next progress(). */
 void channel_fail(struct channel *channel, int error, const char *detail);
@@ -203,9 +189,6 @@ void channel_peer_closed(struct channel *channel);
 
 /* The peer's epoch as logs show it. Returns text. */
 const char *channel_peer_epoch(const struct channel *channel, char text[FERRY_ID_TEXT_SIZE]);
-
-/* The peer has died, or does not map the memory any more. */
-void export_remove(struct channel *channel, struct export *export);
 
 /* ---- channel.c: datagrams ---- */
 
@@ -219,7 +202,7 @@ void channel_flush(struct channel *channel);
 /* Reads the next datagram into local->datagram. 1 with *ret_datagram (see datagram_clear); 0 = none now; -EPIPE = end
  * of the connection; other -errno. */
 int channel_read(struct channel *channel, struct datagram *ret_datagram);
-/* Has the datagram's descriptors closed. */
+/* Has the datagram's descriptor closed. */
 void datagram_clear(struct local *local, struct datagram *datagram);
 
 /* ---- export.c: the memory that peers may map, and where a stream's bytes lie in it ---- */
@@ -245,15 +228,21 @@ uint64_t export_count_unmappable(const struct channel *channel, const struct str
 int export_stream(struct channel *channel, const struct stream *stream, uint64_t offset, uint64_t length);
 /*
  * Whether it is decided if the peer maps the bytes at offset. false: they are in GPU memory, and the peer has not
- * answered yet whether it can open that.
+ * answered yet whether it can open that, or has asked it back.
  */
 bool export_is_decided(struct channel *channel, const struct stream *stream, uint64_t offset);
-/* FRAME_IDLE: the peer wants to map other memory instead. */
+/* FRAME_IDLE: the peer wants to map other memory instead. GPU memory that a message being loaded names stays until
+ * that has left (export_return_asked). */
 void export_idle(struct channel *channel, uint64_t id);
+/* Takes back what was asked back and is not named any more. To be called after messages have left link->loading. */
+void export_return_asked(struct channel *channel);
 /* FRAME_UNMAPPED: the peer has closed GPU memory that was taken back. */
 void export_unmapped(struct channel *channel, uint64_t id);
 /* FRAME_MAPPED: the peer's answer to FRAME_MAP_GPU. */
 void export_answered(struct channel *channel, uint64_t id, bool opened);
+
+/* The link has ended: the peer maps nothing any more. */
+void exports_clear(struct channel *channel);
 
 /* Makes the bounce buffers and has the peer map them, once. 0 or -errno. */
 int export_bounce_buffers(struct channel *channel);
@@ -269,6 +258,8 @@ void outgoing_send(struct link *link, struct message *message);
 bool outgoing_released(struct channel *channel, uint32_t slot, uint64_t number, enum gpu_path path);
 /* Calls handlers->room if fit() has returned 0 and there is room now. */
 void outgoing_tell_room(struct channel *channel);
+/* Messages have left link->loading: takes back what they alone kept mapped. */
+void outgoing_loaded(struct channel *channel);
 /* Tells the progress of what the peers are copying (message->piece_done), and sets look_at_us anew. */
 void outgoing_look(struct local *local);
 /* Ends the leases of a transfer (NULL = all). */
@@ -277,6 +268,11 @@ void outgoing_end(struct channel *channel, const uint64_t *transfer, enum messag
 bool outgoing_is_idle(const struct channel *channel);
 
 /* ---- pulls.c: all pulls (pull.h), from the arrival of a mapped payload to the release of its lease ---- */
+
+/* helpers: so many threads of the pool take pieces, too. */
+void copies_init(struct copies *copies, unsigned helpers);
+/* Stops the helpers. No pull may be left. */
+void copies_clear(struct copies *copies);
 
 /* Makes a pull for a message that came; bytes: its extents and digests, of any alignment. NULL with *ret_wrong. */
 struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
@@ -290,24 +286,21 @@ void pulls_receive(struct link *link, struct message *message, struct payload *p
 /* Copies about one piece, round-robin over the pulls. Whether it did anything. */
 bool pulls_copy(struct local *local);
 /* Whether a pull can be copied or ended now. */
-bool pulls_have_work(const struct local *local);
+bool pulls_have_work(struct local *local);
 
 /* Ends the pulls of a transfer (NULL = all); those that a device is copying end after that. */
 void pulls_end(struct channel *channel, const uint64_t *transfer, enum message_result result);
 /* Whether the channel has no receives. */
 bool pulls_are_idle(const struct channel *channel);
 
-/* ---- gpu_mapping.c: opens and closes a peer's GPU memory on the pool's threads, since it may take long ---- */
+/* ---- gpu_mapping.c: opens a peer's GPU memory on the pool's threads, since it may take long ---- */
 
 /*
  * Starts to open GPU memory of the peer; FRAME_MAPPED tells the peer the result. share: a struct gpu_share, of any
  * alignment. Returns 0; -EBADMSG: the id is known; -ENOSPC: beyond the limits of a link; -ENOMEM.
  */
 int gpu_mapping_open(struct channel *channel, uint64_t id, uint64_t size, const void *share);
-
-/* struct mappings' close callback: closes on a thread, then tells the peer. */
-void gpu_mapping_close(struct mappings *mappings, uint64_t id, const struct space *space);
-/* The link has failed: closes open memory, and memory that is being opened once it is open. */
+/* The link has failed: memory whose opening has not begun is not opened. */
 void gpu_mappings_end(struct channel *channel);
 
 /* ---- incoming.c: handles what arrives ---- */

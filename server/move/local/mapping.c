@@ -11,14 +11,8 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-#include <utlist.h>
 
-#include "base/clock.h"
-#include "base/log.h"
-#include "base/metrics.h"
 #include "base/util.h"
-#include "frame.h"
-#include "move/local.h"
 
 /*
  * Memfds: made here, sealed, sent to peers read-only; and those of peers, checked before they are mapped. A file that
@@ -136,27 +130,9 @@ int memfd_map(int fd, uint64_t size, void **ret_address)
         return 0;
 }
 
-/*
- * Mappings: see mapping.h. A mapping lives from FRAME_MAP to FRAME_UNMAP, and longer while a pull uses it; users counts
- * the peer's own use and those of pulls. Those without a pull are idle, in order of their last use, and the oldest are
- * asked back where there are more than the pool's maximum; the owner's UNMAP ends them.
- *
- * Where the address space is full the memory is read by pread() from its descriptor instead (RLIMIT_AS), and mapped
- * when there is room. Thread: the progress thread, but for the functions whose names end in _run.
- */
-
-static const uint64_t bytes_max = UINT64_C(1) << 44; /* a tenth of what a process can address */
-
-enum {
-        UNMAP_STEP = 64 << 20, /* bytes; between two steps other threads can map and unmap */
-        RETURN_US = 10000000,  /* an owner that has not taken memory back after this is taken for stopped */
-        MAP_COUNT = 65530,     /* Linux's default of vm.max_map_count */
-        POOL_SHARE = 4,        /* of which peers' memory may have this part */
-        POOL_STEP = 64,        /* a trim asks for this part of the maximum more than it must */
-        POOL_RELIEF = 8,       /* … and for this part of all where a mapping fails */
-};
-
 /* ---- unmapping ---- */
+
+enum { UNMAP_STEP = 64 << 20 /* bytes; between two steps other threads can map and unmap */ };
 
 /*
  * Unpinning may wait for the device. Unmapping or closing takes as long as 0.2 s for each GiB where the peer has died,
@@ -180,16 +156,6 @@ static void unpin_run(void *context)
         free(range);
 }
 
-static void close_run(void *context)
-{
-        gpu_free(context);
-}
-
-static void close_file_run(void *context)
-{
-        (void)close((int)(intptr_t)context);
-}
-
 /*
  * A short range without a pin is unmapped at once: a task would cost more. So is one that memory is too short to hand
  * over.
@@ -206,228 +172,4 @@ void unmap_range(struct gpu_pin *range, struct pool_user *tasks)
         }
         gpu_pin_end(range);
         unmap(range);
-}
-
-void unmap_gpu(const struct space *space, struct pool_user *tasks)
-{
-        if (space)
-                pool_run(tasks, POOL_WORK, pool_devices_of(space, NULL), close_run, (void *)(uintptr_t)space);
-}
-
-/* ---- the pool ---- */
-
-size_t local_mappings_default(void)
-{
-        FERRY_CLEANUP(cleanup_file) FILE *file = fopen("/proc/sys/vm/max_map_count", "re");
-        unsigned long count;
-
-        return (file && fscanf(file, "%lu", &count) == 1 ? count : MAP_COUNT) / POOL_SHARE;
-}
-
-/* The only place that changes a mapping's state and the pool's lists; n_asked counts the list asked. */
-static void set_state(struct mapping *mapping, enum mapping_state state)
-{
-        struct mapping_pool *pool = mapping->owner->pool;
-
-        if (mapping->state == MAPPING_IDLE)
-                DL_DELETE(pool->idle, mapping);
-        if (mapping->state == MAPPING_ASKED) {
-                DL_DELETE(pool->asked, mapping);
-                pool->n_asked--;
-        }
-        mapping->state = state;
-        if (state == MAPPING_IDLE)
-                DL_APPEND(pool->idle, mapping);
-        if (state == MAPPING_ASKED) {
-                DL_APPEND(pool->asked, mapping);
-                pool->n_asked++;
-        }
-}
-
-/* GPU memory that could not be opened takes no room, and a link has its bounce buffers mapped once. */
-static void let_idle(struct mapping *mapping)
-{
-        if ((mapping->range.size || mapping->space) && mapping->id != FRAME_BOUNCE_ID)
-                set_state(mapping, MAPPING_IDLE);
-}
-
-/* Asks for idle ones back, until so many are left at most. */
-static void ask_back(struct mapping_pool *pool, size_t keep)
-{
-        uint64_t now_us = clock_now_us();
-        struct mapping *mapping;
-
-        if (pool->asked && now_us >= pool->asked->asked_us + RETURN_US)
-                pool->overdue(pool->asked->owner);
-        while (pool->n - pool->n_asked > keep && (mapping = pool->idle)) {
-                mapping->asked_us = now_us;
-                set_state(mapping, MAPPING_ASKED);
-                pool->ask(mapping->owner, mapping->id);
-        }
-}
-
-void mapping_pool_trim(struct mapping_pool *pool)
-{
-        if (pool->n - pool->n_asked > pool->max)
-                ask_back(pool, pool->max - pool->max / POOL_STEP);
-}
-
-/* ---- mappings ---- */
-
-/* Makes a mapping without an address. 0, -EBADMSG, -ENOSPC or -ENOMEM. */
-static int mapping_new(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping)
-{
-        struct mapping *mapping;
-
-        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
-        if (mapping)
-                return -EBADMSG;
-        if (mappings->n >= FRAME_MEMORIES_MAX)
-                return -ENOSPC;
-        mapping = calloc(1, sizeof(*mapping));
-        if (!mapping)
-                return -ENOMEM;
-        mapping->id = id;
-        mapping->size = size;
-        mapping->fd = -1;
-        mapping->users = 1; /* the peer's own use */
-        mapping->owner = mappings;
-        *ret_mapping = mapping;
-        return 0;
-}
-
-/* Adds the mapping to the table, or frees it. 0 or -ENOMEM. */
-static int mapping_enter(struct mappings *mappings, struct mapping *mapping)
-{
-        mappings->n++;
-        mappings->bytes += mapping->range.size;
-        mappings->pool->n++;
-        metric_add(mappings->pool->metric, 1);
-        HASH_ADD(hh, mappings->by_id, id, sizeof(mapping->id), mapping);
-        if (mapping->hh.tbl)
-                return 0;
-        mapping->state = MAPPING_GONE;
-        mapping_put(mappings, mapping);
-        return -ENOMEM;
-}
-
-int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd)
-{
-        struct mapping *mapping;
-        void *address = NULL;
-        int r = size <= bytes_max - mappings->bytes ? mapping_new(mappings, id, size, &mapping) : -ENOSPC;
-
-        if (r < 0)
-                return r;
-        r = memfd_map(fd, size, &address);
-        if (r == -ENOMEM) {
-                log_event(LOG_INFO, "memory of a local peer read, not mapped", LOG_U("size", size),
-                          LOG_S("reason", "the address space is limited (RLIMIT_AS, ulimit -v; vm.max_map_count)"));
-                ask_back(mappings->pool, mappings->pool->n - mappings->pool->n / POOL_RELIEF - 1);
-                r = mapping->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-                if (r < 0)
-                        r = -errno;
-        }
-        if (r < 0) {
-                free(mapping);
-                return r;
-        }
-        mapping->address = mapping->range.address = address;
-        mapping->range.size = size;
-        mapping->range.read_only = true;
-        r = mapping_enter(mappings, mapping);
-        if (r == 0) {
-                let_idle(mapping);
-                mapping_pool_trim(mappings->pool);
-        }
-        return r;
-}
-
-int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping)
-{
-        struct mapping *mapping;
-        int r = mapping_new(mappings, id, size, &mapping);
-
-        if (r == 0)
-                r = mapping_enter(mappings, mapping);
-        if (r < 0)
-                return r;
-        mapping->users++;
-        *ret_mapping = mapping;
-        return 0;
-}
-
-/* Ends the peer's own use. */
-static void remove_from_table(struct mappings *mappings, struct mapping *mapping)
-{
-        HASH_DEL(mappings->by_id, mapping);
-        set_state(mapping, MAPPING_GONE);
-        mapping_put(mappings, mapping);
-}
-
-int mappings_remove(struct mappings *mappings, uint64_t id)
-{
-        struct mapping *mapping;
-
-        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
-        if (!mapping)
-                return -EBADMSG;
-        remove_from_table(mappings, mapping);
-        return 0;
-}
-
-/* Maps what there was no room for before. */
-static void map_read_memory(struct mapping *mapping)
-{
-        void *address;
-
-        if (mapping->fd < 0 || mapping->users > 1 || memfd_map(mapping->fd, mapping->size, &address) < 0)
-                return;
-        mapping->address = mapping->range.address = address;
-        (void)close(mapping->fd); /* the mapping keeps the file, so this frees nothing */
-        mapping->fd = -1;
-}
-
-struct mapping *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size)
-{
-        struct mapping *mapping;
-        uint64_t end;
-
-        HASH_FIND(hh, mappings->by_id, &id, sizeof(id), mapping);
-        if (!mapping || (!mapping->address && mapping->fd < 0) || size == 0 ||
-            __builtin_add_overflow(offset, size, &end) || end > mapping->size)
-                return NULL;
-        map_read_memory(mapping);
-        if (mapping->state == MAPPING_IDLE)
-                set_state(mapping, MAPPING_USED);
-        mapping->users++;
-        return mapping;
-}
-
-void mapping_put(struct mappings *mappings, struct mapping *mapping)
-{
-        if (--mapping->users == 1 && mapping->state == MAPPING_USED)
-                let_idle(mapping);
-        if (mapping->users > 0)
-                return;
-        mappings->n--;
-        mappings->pool->n--;
-        metric_add(mappings->pool->metric, -1);
-        mappings->bytes -= mapping->range.size;
-        if (mapping->fd >= 0)
-                pool_run(mappings->pool->tasks, POOL_WORK, (struct pool_devices){ 0 }, close_file_run,
-                         (void *)(intptr_t)mapping->fd);
-        else if (mapping->range.size)
-                unmap_range(&mapping->range, mappings->pool->tasks);
-        else
-                mappings->pool->close(mappings, mapping->id, mapping->space);
-        free(mapping);
-}
-
-void mappings_clear(struct mappings *mappings)
-{
-        struct mapping *mapping, *next;
-
-        HASH_ITER (hh, mappings->by_id, mapping, next)
-                remove_from_table(mappings, mapping);
 }

@@ -41,19 +41,14 @@ int memfd_map(int fd, uint64_t size, void **ret_address);
  * message that names one is under way, so a mapping stays until they do. The progress thread.
  */
 
-struct mappings;
+struct channel;
 
 struct mapping_pool {
-        size_t n, max;           /* max: more are kept only while they are in use */
-        size_t n_asked;          /* of n, those in the list asked */
-        struct mapping *idle;    /* utlist; not in use, the least recently used first */
-        struct mapping *asked;   /* utlist; whose owners were asked to take them back, the first one first */
-        struct pool_user *tasks; /* where they are unmapped */
-        void (*close)(struct mappings *mappings, uint64_t id,
-                      const struct space *space);            /* closes GPU memory; space may be NULL */
-        void (*ask)(struct mappings *mappings, uint64_t id); /* asks the owner to take it back */
-        void (*overdue)(struct mappings *mappings);          /* the owner has not done so in time */
-        struct metric *metric;                               /* n */
+        size_t n, max;         /* max: more are kept only while they are in use */
+        size_t n_asked;        /* of n, those in the list asked */
+        struct mapping *idle;  /* utlist; not in use, the least recently used first */
+        struct mapping *asked; /* utlist; whose owners were asked to take them back, the first one first */
+        struct metric *metric; /* n */
 };
 
 enum mapping_state {
@@ -69,21 +64,31 @@ struct mapping {
         int fd;                    /* of host memory for which this process has no address space; -1 = mapped */
         const struct space *space; /* of the address; NULL = host memory */
         uint64_t size;             /* as the peer says */
-        struct gpu_pin range;      /* size 0 = GPU memory */
+        struct gpu_pin range;      /* size 0 = GPU memory, the base of a struct gpu_mapping */
         unsigned users;
         enum mapping_state state;
         uint64_t asked_us;
-        struct mappings *owner;
+        struct channel *channel;     /* of the owner */
         struct mapping *prev, *next; /* idle or asked */
         UT_hash_handle hh;
+};
+
+struct gpu_mapping {
+        struct mapping base;
+        struct pool_task task; /* opens the memory, later closes it */
+        struct gpu_share share;
+        /* Of the opening; the progress thread's once that is collected. */
+        unsigned gpu; /* its number here */
+        int result;
+        const struct space *space;
+        const void *address;
 };
 
 /* The mappings of one link. */
 struct mappings {
         struct mapping *by_id;
-        size_t n;       /* including removed ones still in use */
+        size_t n;       /* including removed ones still in use, or being closed */
         uint64_t bytes; /* of these */
-        struct mapping_pool *pool;
 };
 
 /* Asks for idle ones back while there are more than the pool's maximum. May fail links. */
@@ -95,24 +100,22 @@ void mapping_pool_trim(struct mapping_pool *pool);
  * known, or fd is not a sealed memfd; -ENOSPC: beyond the limits of a link; other -errno: this process is short of
  * something.
  */
-int mappings_add(struct mappings *mappings, uint64_t id, uint64_t size, int fd);
+int mapping_add(struct channel *channel, uint64_t id, uint64_t size, int fd);
 
 /* Adds GPU memory, which the caller opens; the caller gets a use of it. */
-int mappings_add_gpu(struct mappings *mappings, uint64_t id, uint64_t size, struct mapping **ret_mapping);
+int mapping_add_gpu(struct channel *channel, uint64_t id, uint64_t size, struct gpu_mapping **ret_mapping);
 
-/* Unmaps a memory after its last use. 0; -EBADMSG: unknown. */
-int mappings_remove(struct mappings *mappings, uint64_t id);
+/* Unmaps a memory after its last use; FRAME_UNMAPPED tells of GPU memory. 0; -EBADMSG: unknown. */
+int mapping_remove(struct channel *channel, uint64_t id);
 
 /* Finds the memory that has the bytes [offset, offset + size), and takes a use of it. NULL: not known here. */
-struct mapping *mapping_get(struct mappings *mappings, uint64_t id, uint64_t offset, uint64_t size);
-void mapping_put(struct mappings *mappings, struct mapping *mapping);
+struct mapping *mapping_get(struct channel *channel, uint64_t id, uint64_t offset, uint64_t size);
+void mapping_put(struct mapping *mapping);
 
-/* None may be in use. */
-void mappings_clear(struct mappings *mappings);
+/* Removes all of a link. Its mappings.n is 0 once none is in use or being closed. */
+void mappings_clear(struct channel *channel);
 
 /* Unmaps a range; one that is pinned or large on a thread of the pool. Copies *range. */
 void unmap_range(struct gpu_pin *range, struct pool_user *tasks);
-/* Closes another process's memory, on a thread of the pool; takes NULL. */
-void unmap_gpu(const struct space *space, struct pool_user *tasks);
 
 #endif

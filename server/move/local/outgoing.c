@@ -19,7 +19,6 @@
  */
 
 enum {
-        PIECES_MAX = 32, /* of an inline payload; more are copied together first */
         /* Bytes. A message whose extents hold fewer is copied into a bounce buffer. */
         MAPPED_MIN = 64 << 10,
         LOOK_MIN = 4 << 20, /* bytes of a payload whose progress is looked at … */
@@ -31,7 +30,7 @@ enum {
 /* Whether a message that has been refused may fit now: the queue is short, and a lease and a bounce buffer are free. */
 static bool has_room(const struct channel *channel)
 {
-        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_free > 0 &&
+        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_used < FRAME_LEASES &&
                (!channel->leases.bounce || leases_find_bounce(&channel->leases, 0) >= 0);
 }
 
@@ -87,49 +86,24 @@ void outgoing_tell_room(struct channel *channel)
         local->base.handlers.room(local->base.handlers.context, &channel->link);
 }
 
-/* The pieces of an inline payload. NULL: too many. */
-static struct iovec *payload_pieces(const struct message *message, uint64_t length, struct iovec *next)
-{
-        const struct iovec *end = next + PIECES_MAX;
-        uint64_t done = 0;
-
-        if (message->stage) {
-                *next++ = (struct iovec){ message->stage->bytes, length };
-                return next;
-        }
-        while (done < length && next < end) {
-                uint8_t *address;
-                uint64_t run = stream_run(message->stream, message->offset + done, length - done, &address);
-
-                *next++ = (struct iovec){ address, run };
-                done += run;
-        }
-        return done < length ? NULL : next;
-}
-
 /* Sends the payload inline, in the datagram; copies it together first where it is scattered. */
 static void send_inline(struct channel *channel, struct message *message)
 {
         uint64_t length = message->stream ? message->length : 0;
         struct frame frame = FRAME_OF(FRAME_MESSAGE, .size = length);
-        struct iovec pieces[2 + PIECES_MAX], *const first = pieces + 2, *next;
-        uint8_t header[WIRE_SIZE], *copy = NULL;
+        uint8_t header[WIRE_SIZE], *bytes = message->stage ? message->stage->bytes : NULL, *copy = NULL;
 
-        wire_encode(&message->header, header);
-        pieces[0] = (struct iovec){ &frame, sizeof(frame) };
-        pieces[1] = (struct iovec){ header, WIRE_SIZE };
-        next = payload_pieces(message, length, first);
-        if (!next) {
-                copy = malloc(length);
+        if (length > 0 && !bytes && stream_run(message->stream, message->offset, length, &bytes) < length) {
+                bytes = copy = malloc(length);
                 if (!copy) {
                         message_end(message, MESSAGE_NO_MEMORY);
                         return;
                 }
                 (void)stream_load(message->stream, message->offset, copy, length);
-                *first = (struct iovec){ copy, length };
-                next = first + 1;
         }
-        channel_post(channel, pieces, (size_t)(next - pieces), NULL);
+        wire_encode(&message->header, header);
+        channel_post(channel, (struct iovec[]){ { &frame, sizeof(frame) }, { header, WIRE_SIZE }, { bytes, length } },
+                     length > 0 ? 3 : 2, NULL);
         free(copy);
         explicit_bzero(header, sizeof(header));
         message_end(message, MESSAGE_OK);
@@ -196,7 +170,7 @@ static int send_memory(struct channel *channel, struct message *message)
 /* Sends a payload by a lease. One that does not fit, which fit() prevents, ends with MESSAGE_NO_MEMORY. */
 static void send_mapped(struct channel *channel, struct message *message)
 {
-        int r = channel->leases.n_free > 0 ? send_memory(channel, message) : -ENOMEM, buffer;
+        int r = channel->leases.n_used < FRAME_LEASES ? send_memory(channel, message) : -ENOMEM, buffer;
 
         if (r == -ENOBUFS && (buffer = find_buffer(channel, message)) >= 0) {
                 (void)stream_load(message->stream, message->offset, leases_bounce(&channel->leases, buffer),
@@ -219,34 +193,26 @@ static bool travels_inline(const struct message *message)
  * loaded, unless the peer can map them as they are ----
  */
 
-/* The bounce buffer that holds a loaded message; -1 = none. */
-static int buffer_of(const struct channel *channel, const struct message *message)
-{
-        const uint8_t *bytes = message->stage ? message->stage->bytes : NULL, *bounce = channel->leases.bounce;
-
-        if (!bytes || !bounce || bytes < bounce || bytes >= bounce + (size_t)BOUNCE_BUFFERS * BOUNCE_SIZE)
-                return -1;
-        return (int)((size_t)(bytes - bounce) / BOUNCE_SIZE);
-}
-
-/* Whether a loaded message can be sent now, or must wait for a lease. */
-static bool may_leave(const struct channel *channel, const struct message *message)
-{
-        return travels_inline(message) || channel->leases.n_free > 0;
-}
-
 /* Sends a message that has passed through the pool. */
 static void leave(struct channel *channel, struct message *message)
 {
-        int buffer = buffer_of(channel, message);
+        uint64_t *place = message->stage->place;
 
         message->stage->place = NULL; /* the lease owns the buffer from now on */
         if (travels_inline(message))
                 send_inline(channel, message);
-        else if (buffer >= 0)
-                send_buffer(channel, message, buffer);
+        else if (place)
+                send_buffer(channel, message, (int)(place - channel->leases.bounce_owner));
         else
                 send_mapped(channel, message);
+}
+
+void outgoing_loaded(struct channel *channel)
+{
+        if (channel->n_asked == 0)
+                return;
+        export_return_asked(channel);
+        outgoing_tell_room(channel);
 }
 
 /* Sends loaded messages while there is room. */
@@ -255,12 +221,13 @@ static void send_loaded(struct link *link)
         struct message *m;
 
         while ((m = stage_take_loaded(link))) {
-                if (!may_leave(channel_of(link), m)) {
+                if (!travels_inline(m) && channel_of(link)->leases.n_used == FRAME_LEASES) {
                         DL_PREPEND(link->loading, m);
-                        return; /* a release will make room */
+                        break; /* until a release makes room */
                 }
                 leave(channel_of(link), m);
         }
+        outgoing_loaded(channel_of(link));
 }
 
 /* Whether a message of the transfer is being loaded, which a later one must not overtake. */
@@ -383,7 +350,7 @@ static bool look(struct channel *channel)
                 if (!message || !message->piece_done)
                         continue;
                 again |= message->length >= LOOK_MIN;
-                if (!channel->was_greeted)
+                if (!channel->peer_page)
                         continue;
                 copied = atomic_load_explicit(&channel->peer_page->copied[slot], memory_order_relaxed);
                 if (copied <= message->copied || copied > message->length)

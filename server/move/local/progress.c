@@ -26,17 +26,19 @@ enum {
 /* Whether no task and no message uses the link's memory. */
 static bool is_unused(const struct channel *channel)
 {
-        return pulls_are_idle(channel) && !channel->openings && channel->n_closings == 0 && !channel->link.loading;
+        return pulls_are_idle(channel) && channel->mappings.n == 0 && !channel->link.loading;
 }
 
 /* Nothing touches memory for the link any more. */
 static void channel_end(struct local *local, struct channel *channel)
 {
-        channel_close(channel);
+        exports_clear(channel);
+        leases_clear(&channel->leases, local->tasks);
         if (channel->link.accepted) {
                 local->n_accepted--;
-                local->n_pending -= !channel->was_greeted;
+                local->n_pending -= !channel->peer_page;
         }
+        channel_close(channel);
         link_set_state(&channel->link, LINK_ENDED);
         if (channel->known)
                 local->base.handlers.ended(local->base.handlers.context, &channel->link);
@@ -52,18 +54,14 @@ static void read_rest(struct channel *channel)
         channel_peer_closed(channel);
 }
 
-/* A failed link that nothing uses any more; NULL = none. Its peer frees GPU memory as soon as the socket is closed, so
- * that what is open of it is closed before. */
+/* A failed link that nothing uses any more; NULL = none. */
 static struct channel *find_ended(const struct local *local)
 {
         struct channel *channel;
 
         LL_FOREACH2 (local->ending, channel, next_closing)
-                if (is_unused(channel)) {
-                        mappings_clear(&channel->mappings);
-                        if (channel->n_closings == 0)
-                                return channel;
-                }
+                if (is_unused(channel))
+                        return channel;
         return NULL;
 }
 
@@ -78,7 +76,9 @@ bool local_end_failed(struct local *local)
                         read_rest(channel);
                 stage_cancel(&channel->link, NULL, MESSAGE_LOST);
                 pulls_end(channel, NULL, MESSAGE_LOST);
+                /* The peer frees GPU memory as soon as the socket is closed: what is open of it is closed before. */
                 gpu_mappings_end(channel);
+                mappings_clear(channel);
                 outgoing_end(channel, NULL, MESSAGE_LOST);
                 LL_PREPEND2(local->ending, channel, next_closing);
         }
@@ -136,7 +136,7 @@ static bool poll_all(struct local *local)
 /* Whether a peer has connected and not greeted yet. */
 static bool is_pending(const struct channel *channel)
 {
-        return channel->link.accepted && !channel->was_greeted && link_is_usable(&channel->link);
+        return channel->link.accepted && !channel->peer_page && link_is_usable(&channel->link);
 }
 
 uint64_t local_deadline(const struct transport *transport)
