@@ -29,7 +29,7 @@ static void data_sent(struct message *message, enum message_result result)
                 responder_set_state(r, r->error ? RESPONDER_FAILING : RESPONDER_SERVING);
         responder_note_message(r, message, result);
         if (result == MESSAGE_OK)
-                responder_add_progress(r, message->length);
+                responder_add_progress(r, message->copied); /* DONE counts the rest */
         responder_mark(r);
 }
 

@@ -24,8 +24,9 @@ struct scene {
         unsigned n_loading;
         uint64_t available; /* bytes, of a claim that follows a read; UINT64_MAX = of one that does not */
         int ended;          /* claims */
-        int error;          /* of the last one */
-        uint32_t status;    /* of the last message without a payload */
+        int error;          /* of the last one, as bytes */
+        uint64_t bytes;
+        uint32_t status; /* of the last message without a payload */
 };
 
 static struct scene *scene; /* the test's */
@@ -85,6 +86,7 @@ static void note_end(void *context, const struct engine_outcome *outcome)
 
         s->ended++;
         s->error = outcome->error;
+        s->bytes = outcome->bytes;
 }
 
 static uint64_t available(void *context, uint64_t offset, uint64_t length)
@@ -186,15 +188,22 @@ static inline struct responder *read_all(struct scene *s)
         return responder_find(&s->engine, TRANSFER_ID);
 }
 
-static inline void finish_loading(struct scene *s, enum message_result result)
+/* The peer is known to have so many bytes of it. */
+static inline void finish_copied(struct scene *s, enum message_result result, uint64_t copied)
 {
         struct message *message = s->loading;
 
         DL_DELETE(s->loading, message);
         s->n_loading--;
+        message->copied = copied;
         message->done(message, result);
         message_free(message);
         (void)responders_step(&s->engine);
+}
+
+static inline void finish_loading(struct scene *s, enum message_result result)
+{
+        finish_copied(s, result, result == MESSAGE_OK ? s->loading->length : 0);
 }
 
 /* Of payloads that do not come inline. */

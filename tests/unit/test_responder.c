@@ -75,6 +75,21 @@ TEST(what_one_message_has_carried_is_complete_though_the_followed_read_fails)
         }
 }
 
+/* A requester that cancels gives its lease back at once, whatever it has copied. */
+TEST(a_lease_that_was_given_back_counts_as_far_as_it_was_copied)
+{
+        struct scene *s = scene_new();
+        const struct wire_header done = REQUEST(WIRE_DONE, TOTAL, .flags = WIRE_QUIET, .transfer = TRANSFER_ID,
+                                                .status = FERRY_E_CANCELLED_BY_PEER);
+
+        (void)read_all(s);
+        finish_copied(s, MESSAGE_OK, 10);
+        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
+        (void)responders_step(&s->engine);
+        assert_int_equal(s->ended, 1);
+        assert_int_equal(s->bytes, 10);
+}
+
 TEST(a_done_of_too_few_bytes_fails_at_once)
 {
         struct scene *s = scene_new();

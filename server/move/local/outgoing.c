@@ -106,6 +106,7 @@ static void send_inline(struct channel *channel, struct message *message)
                      length > 0 ? 3 : 2, NULL);
         free(copy);
         explicit_bzero(header, sizeof(header));
+        message->copied = length;
         message_end(message, MESSAGE_OK);
 }
 

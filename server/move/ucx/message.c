@@ -79,6 +79,8 @@ void ucx_message_finished(struct ucx_message *m, ucs_status_t status)
         } else if (result == MESSAGE_OK && m->descriptor && m->base.verify && message_check(&m->base) < 0) {
                 result = MESSAGE_DIFFERS;
         }
+        if (result == MESSAGE_OK)
+                m->base.copied = m->base.length;
         message_end(&m->base, result);
 }
 

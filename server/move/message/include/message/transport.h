@@ -120,7 +120,10 @@ struct message {
         struct link *link;
         struct message *prev, *next;
         struct stage *stage; /* of a payload off the host (staging.h) */
-        uint64_t copied; /* bytes of a long payload in place, from its first one on; may be read inside piece_done */
+        /* Bytes of the payload in place, from its first one on; may be read inside piece_done. Of a send that ended
+         * with MESSAGE_OK, as many as the peer is known to have: a lease that it gave back need not have been copied.
+         */
+        uint64_t copied;
 };
 
 /* The payload of a message that arrived. Valid inside handlers->message only, unless receive() took it over. */
