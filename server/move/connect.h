@@ -6,7 +6,7 @@
 
 #include "message/header.h"
 #include "move/engine.h"
-#include "peer.h"
+#include "session.h"
 #include "route.h"
 
 struct connect_request;

@@ -8,7 +8,7 @@
 #include "base/util.h"
 #include "engine_internal.h"
 #include "move/ucx.h"
-#include "peer.h"
+#include "session.h"
 
 /*
  * Contacts: what this worker knows of the others, by epoch. A contact is made when a peer's metadata, link or HTTP

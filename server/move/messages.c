@@ -7,7 +7,7 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "peer.h"
+#include "session.h"
 #include "requester.h"
 #include "responder.h"
 

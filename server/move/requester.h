@@ -8,7 +8,7 @@
 #include "message/header.h"
 #include "message/stream.h"
 #include "move/engine.h"
-#include "peer.h"
+#include "session.h"
 #include "route.h"
 
 /*

@@ -7,7 +7,7 @@
 #include "message/stream.h"
 #include "message/transport.h"
 #include "move/engine.h"
-#include "peer.h"
+#include "session.h"
 
 /*
  * The passive side of one transfer, a claim of an operation, and what its parts share: responder.c begins and ends it,

@@ -6,7 +6,7 @@
 #include "connect.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "peer.h"
+#include "session.h"
 #include "requester.h"
 #include "resolver.h"
 #include "responder.h"

@@ -10,7 +10,7 @@
 #include "base/util.h"
 #include "contact.h"
 #include "engine_internal.h"
-#include "peer.h"
+#include "session.h"
 
 /*
  * The choice of a link for a transfer or a connect request: shared memory if the worker's socket is on this host, else

@@ -10,7 +10,7 @@
 #include "base/thread.h"
 #include "base/util.h"
 #include "engine_internal.h"
-#include "peer.h"
+#include "session.h"
 
 /*
  * The engine's own thread: runs rounds as long as something moves, spins for spin_us after that, then sleeps until an

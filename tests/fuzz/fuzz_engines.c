@@ -17,7 +17,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "offered.h"
-#include "peer.h"
+#include "session.h"
 
 enum {
         GAP_SIZE = 64,

@@ -4,7 +4,7 @@
 #include "contact.h"
 #include "engine_internal.h"
 #include "moved_clock.h"
-#include "peer.h"
+#include "session.h"
 #include "unit.h"
 
 /* ---- a worker that is reached by HTTP alone ---- */
