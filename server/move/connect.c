@@ -11,7 +11,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "command.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 
 /*

@@ -13,7 +13,7 @@
 #include "base/util.h"
 #include "command.h"
 #include "connect.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "move/engine.h"
 #include "move/local.h"

@@ -5,7 +5,7 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connect.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "session.h"
 #include "requester.h"

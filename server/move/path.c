@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "contact.h"
+#include "peer.h"
 
 #include <assert.h>
 

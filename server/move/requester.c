@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "connect.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "requester.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 
 /*

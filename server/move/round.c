@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "command.h"
 #include "connect.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "session.h"
 #include "requester.h"

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "command.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "offered.h"
 #include "session.h"

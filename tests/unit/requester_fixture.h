@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "connect.h"
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "message/staging.h"
 #include "requester.h"

@@ -4,7 +4,7 @@
 
 #include <ferry/error.h>
 
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "message/staging.h"
 #include "responder.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
 
-#include "contact.h"
+#include "peer.h"
 #include "engine_internal.h"
 #include "moved_clock.h"
 #include "session.h"
