@@ -7,7 +7,7 @@
 
 struct connect_request;
 struct command_queue; /* engine_internal.h */
-struct contacts_page;
+struct peers_page;
 struct engine;
 struct memory;
 struct requester;
@@ -36,7 +36,7 @@ struct command {
                 uint64_t id;                     /* CANCEL: transfer, REVOKE: operation */
                 struct memory *memory;           /* DEREGISTER: the caller waits */
                 struct resolution *resolution;   /* RESOLVED: the engine's */
-                struct contacts_page *page;      /* LIST: the caller waits */
+                struct peers_page *page;         /* LIST: the caller waits */
                 struct engine_http_note *note;   /* NOTE_HTTP: owned by the engine from then on */
         };
         int reason, wire_reason; /* CANCEL, REVOKE */

@@ -11,8 +11,8 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "command.h"
-#include "peer.h"
 #include "engine_internal.h"
+#include "peer.h"
 
 /*
  * Connect requests: each opens a link, or finds one, and says HELLO or a notice over it, for POST /v1/peers, for a
@@ -30,7 +30,7 @@ struct connect_request {
         struct engine *engine;
         struct engine_connect spec; /* notice.transfer is also that of the HELLO, where there is no notice */
         struct route route;         /* has the strings of spec.peer */
-        struct peer *peer;          /* NULL = not connected */
+        struct session *session;    /* NULL = not connected */
         struct engine_connection connection;
         struct transport *probes; /* tries this one's path alone, for nobody that waits; NULL = an engine_connect */
         uint64_t deadline_us;
@@ -59,23 +59,23 @@ void connect_request_free(struct connect_request *c)
         free(c);
 }
 
-/* Leaves the link to others. Takes a request without a peer. */
-static void leave_peer(struct connect_request *c)
+/* Leaves the link to others. Takes a request without a session. */
+static void leave_session(struct connect_request *c)
 {
-        if (!c->peer)
+        if (!c->session)
                 return;
-        c->peer->n_connect_requests--;
-        peer_released(c->peer);
-        c->peer = NULL;
+        c->session->n_connect_requests--;
+        session_released(c->session);
+        c->session = NULL;
 }
 
 /* A probe is over: its path is shut again, unless the link has opened it meanwhile. */
 static void end_probe(struct engine *engine, uint64_t epoch, const struct transport *transport)
 {
-        struct contact *contact = contact_find(engine, epoch);
+        struct peer *peer = peer_find(engine, epoch);
 
-        if (contact)
-                path_end_probe(&contact->paths[transport->index]);
+        if (peer)
+                path_end_probe(&peer->paths[transport->index]);
 }
 
 /* Whether a notice that no link has reached the peer with is said over HTTP; if not, its connection says why. */
@@ -104,13 +104,13 @@ static void end(struct connect_request *c, int error, const char *detail)
         connection->error = error;
         (void)text_copy(connection->detail, sizeof(connection->detail), detail);
         if (!error) {
-                struct link *link = c->peer->link;
+                struct link *link = c->session->link;
 
                 connection->connect_us = connection->reused ? 0 : link->connect_us;
                 (void)text_copy(connection->transport, sizeof(connection->transport),
                                 link->transport->ops->carrier(link));
         }
-        leave_peer(c);
+        leave_session(c);
         if (c->probes)
                 end_probe(c->engine, c->spec.peer.epoch, c->probes);
         else if (!say_over_http(c))
@@ -119,7 +119,7 @@ static void end(struct connect_request *c, int error, const char *detail)
 }
 
 /* Sends a notice; the NOTICE_ACK has its transfer. */
-static void send_notice(struct peer *peer, uint64_t to_epoch, const struct engine_notice *notice)
+static void send_notice(struct session *session, uint64_t to_epoch, const struct engine_notice *notice)
 {
         struct wire_header h = {
                 .type = notice->renews ? WIRE_RENEW : WIRE_DECLINE,
@@ -130,7 +130,7 @@ static void send_notice(struct peer *peer, uint64_t to_epoch, const struct engin
         };
 
         memcpy(h.key, notice->key, sizeof(h.key));
-        peer_send(peer, &h);
+        session_send(session, &h);
         explicit_bzero(h.key, sizeof(h.key));
 }
 
@@ -138,12 +138,12 @@ static void send_notice(struct peer *peer, uint64_t to_epoch, const struct engin
 static void speak(const struct connect_request *c)
 {
         if (!c->spec.notice.operation) {
-                peer_send_hello(c->peer, c->spec.peer.epoch, c->spec.notice.transfer);
+                session_send_hello(c->session, c->spec.peer.epoch, c->spec.notice.transfer);
                 return;
         }
-        if (!c->peer->greeted)
-                peer_send_hello(c->peer, c->spec.peer.epoch, random_id());
-        send_notice(c->peer, c->spec.peer.epoch, &c->spec.notice);
+        if (!c->session->greeted)
+                session_send_hello(c->session, c->spec.peer.epoch, random_id());
+        send_notice(c->session, c->spec.peer.epoch, &c->spec.notice);
 }
 
 /*
@@ -154,10 +154,10 @@ static void greet(struct connect_request *c)
 {
         char reason[128];
 
-        c->peer = route_take(c->engine, &c->route, reason, sizeof(reason));
-        if (c->peer) {
-                c->peer->n_connect_requests++;
-                c->connection.reused = c->peer->link->state == LINK_UP;
+        c->session = route_take(c->engine, &c->route, reason, sizeof(reason));
+        if (c->session) {
+                c->session->n_connect_requests++;
+                c->connection.reused = c->session->link->state == LINK_UP;
                 speak(c);
         } else if (reason[0]) {
                 end(c, FERRY_E_PEER_UNREACHABLE, reason);
@@ -202,23 +202,23 @@ void connect_requests_cancel(struct engine *engine)
  */
 static bool is_left(const struct connect_request *c)
 {
-        const struct link *link = c->peer->link;
+        const struct link *link = c->session->link;
 
         return !c->probes && c->route.insists && link->error == FERRY_E_PEER_UNREACHABLE &&
                link->transport == c->engine->local && route_has_network(c->engine, &c->route);
 }
 
-void connect_requests_link_ended(struct peer *peer, const char *detail)
+void connect_requests_link_ended(struct session *session, const char *detail)
 {
-        int error =
-                peer->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH : FERRY_E_PEER_UNREACHABLE;
+        int error = session->link->error == FERRY_E_PROTOCOL_MISMATCH ? FERRY_E_PROTOCOL_MISMATCH
+                                                                      : FERRY_E_PEER_UNREACHABLE;
         struct connect_request *c, *next;
 
-        DL_FOREACH_SAFE (peer->engine->connect_requests, c, next) {
-                if (c->peer != peer)
+        DL_FOREACH_SAFE (session->engine->connect_requests, c, next) {
+                if (c->session != session)
                         continue;
                 if (is_left(c)) {
-                        leave_peer(c);
+                        leave_session(c);
                         c->route.insists = false;
                         greet(c);
                 } else {
@@ -232,7 +232,7 @@ void connect_requests_resolved(struct engine *engine)
         struct connect_request *c, *next;
 
         DL_FOREACH_SAFE (engine->connect_requests, c, next)
-                if (!c->peer)
+                if (!c->session)
                         greet(c);
 }
 
@@ -247,26 +247,26 @@ void connect_requests_tick(struct engine *engine, uint64_t now_us)
                         continue;
                 }
                 /* Others on the link have limits of their own: it may be slow because of them, or they came later. */
-                if (c->peer && link_is_connecting(c->peer->link) && !peer_is_shared(c->peer))
-                        peer_fail(c->peer, FERRY_E_PEER_UNREACHABLE, late);
-                if (!c->peer)
+                if (c->session && link_is_connecting(c->session->link) && !session_is_shared(c->session))
+                        session_fail(c->session, FERRY_E_PEER_UNREACHABLE, late);
+                if (!c->session)
                         route_timed_out(engine, &c->route, late);
                 end(c, FERRY_E_PEER_UNREACHABLE, late);
         }
 }
 
-void connect_on_hello(struct peer *peer, const struct wire_header *header, struct payload *payload)
+void connect_on_hello(struct session *session, const struct wire_header *header, struct payload *payload)
 {
-        peer_answer(peer, header, WIRE_HELLO_ACK, 0, 0);
+        session_answer(session, header, WIRE_HELLO_ACK, 0, 0);
 }
 
-void connect_on_answer(struct peer *peer, const struct wire_header *header, struct payload *payload)
+void connect_on_answer(struct session *session, const struct wire_header *header, struct payload *payload)
 {
         struct connect_request *c;
-        int error = peer_error(header->status);
+        int error = session_error(header->status);
 
-        DL_SEARCH_SCALAR(peer->engine->connect_requests, c, spec.notice.transfer, header->transfer);
-        if (!c || c->peer != peer || (header->type == WIRE_NOTICE_ACK) != (c->spec.notice.operation != 0))
+        DL_SEARCH_SCALAR(session->engine->connect_requests, c, spec.notice.transfer, header->transfer);
+        if (!c || c->session != session || (header->type == WIRE_NOTICE_ACK) != (c->spec.notice.operation != 0))
                 return;
         if (header->from_epoch != c->spec.peer.epoch) {
                 end(c, FERRY_E_STALE_METADATA, "another worker answers at this address");
@@ -281,9 +281,9 @@ void connect_on_answer(struct peer *peer, const struct wire_header *header, stru
         end(c, error, error ? ferry_error_title(error) : "");
 }
 
-void connect_on_notice(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void connect_on_notice(struct session *session, const struct wire_header *h, struct payload *payload)
 {
-        struct engine *engine = peer->engine;
+        struct engine *engine = session->engine;
         struct engine_notice notice = {
                 .operation = h->operation,
                 .transfer = h->transfer,
@@ -301,5 +301,5 @@ void connect_on_notice(struct peer *peer, const struct wire_header *h, struct pa
                 metric_add(engine->metric_refused, 1);
         answer.status = (uint32_t)(error < 0 ? FERRY_E_INTERNAL : error);
         answer.seq = (uint32_t)status;
-        peer_send(peer, &answer);
+        session_send(session, &answer);
 }

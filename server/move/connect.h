@@ -6,8 +6,8 @@
 
 #include "message/header.h"
 #include "move/engine.h"
-#include "session.h"
 #include "route.h"
+#include "session.h"
 
 struct connect_request;
 
@@ -27,15 +27,15 @@ void connect_probe(struct engine *engine, const struct route *route, struct tran
 /* Ends all: the engine is stopping. */
 void connect_requests_cancel(struct engine *engine);
 /* The link has ended: ends those on it. */
-void connect_requests_link_ended(struct peer *peer, const char *detail);
+void connect_requests_link_ended(struct session *session, const char *detail);
 /* A name was resolved: tries again. */
 void connect_requests_resolved(struct engine *engine);
 void connect_requests_tick(struct engine *engine, uint64_t now_us);
 
-void connect_on_hello(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void connect_on_hello(struct session *session, const struct wire_header *header, struct payload *payload);
 /* Puts a DECLINE or a RENEW to the operations, and answers it. */
-void connect_on_notice(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void connect_on_notice(struct session *session, const struct wire_header *header, struct payload *payload);
 /* The answer to a HELLO, or to a notice. */
-void connect_on_answer(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void connect_on_answer(struct session *session, const struct wire_header *header, struct payload *payload);
 
 #endif

@@ -13,11 +13,11 @@
 #include "base/util.h"
 #include "command.h"
 #include "connect.h"
-#include "peer.h"
 #include "engine_internal.h"
 #include "move/engine.h"
 #include "move/local.h"
 #include "move/ucx.h"
+#include "peer.h"
 #include "requester.h"
 #include "resolver.h"
 
@@ -161,7 +161,7 @@ static void release(struct engine *engine)
 {
         for (size_t i = 0; i < engine->n_transports; i++)
                 engine->transports[i]->ops->free(engine->transports[i]);
-        contacts_clear(engine);
+        peers_clear(engine);
         resolver_stop(engine);
         pool_user_free(engine->tasks);
         free(engine->commands.all);
@@ -343,13 +343,13 @@ int engine_connect(struct engine *engine, const struct engine_connect *spec)
 
 ssize_t engine_peers_page(struct engine *engine, uint64_t *cursor, struct engine_peer_view *page, size_t max)
 {
-        struct contacts_page contacts = { .cursor = *cursor, .views = page, .max = max };
-        int r = command_call(engine, &(struct command){ .type = COMMAND_LIST_PEERS, .page = &contacts });
+        struct peers_page peers = { .cursor = *cursor, .views = page, .max = max };
+        int r = command_call(engine, &(struct command){ .type = COMMAND_LIST_PEERS, .page = &peers });
 
         if (r < 0)
                 return r;
-        *cursor = contacts.cursor;
-        return (ssize_t)contacts.n;
+        *cursor = peers.cursor;
+        return (ssize_t)peers.n;
 }
 
 void engine_note_http(void *context, const struct engine_http_note *note)

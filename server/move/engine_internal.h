@@ -27,8 +27,8 @@
 
 struct command;
 struct connect_request;
-struct contact;
 struct peer;
+struct session;
 struct requester;
 struct resolution;
 struct responder;
@@ -48,8 +48,8 @@ enum {
         ENGINE_HTTP_PEER_US = 60 * 1000 * 1000, /* how long a peer counts as connected after a transfer by HTTP */
         /* Bytes of a transfer with checksums under way, so that the first leave before all checksums are made. */
         ENGINE_VERIFIED_MAX = 2 * WIRE_VERIFY_MAX,
-        ENGINE_CONTACTS_UNLINKED = 1024,       /* workers without a link kept, with their paths … */
-        ENGINE_CONTACT_US = 600 * 1000 * 1000, /* … and for how long */
+        ENGINE_PEERS_UNLINKED = 1024,       /* workers without a link kept, with their paths … */
+        ENGINE_PEER_US = 600 * 1000 * 1000, /* … and for how long */
         /* Tombstones: lists by transfer id, and the length of each. */
         ENGINE_TOMBSTONE_LISTS = 128,
         ENGINE_TOMBSTONE_LIST = 8,
@@ -121,18 +121,18 @@ struct engine {
         bool core_contended; /* another thread wants the core of the thread that polls */
 
         /*
-         * The objects of the engine: each file has its own (peer.c, contact.c, requester.c, responder.c, connect.c,
+         * The objects of the engine: each file has its own (session.c, peer.c, requester.c, responder.c, connect.c,
          * resolver.c).
          */
-        struct peer *all_peers;
-        struct peer *peers_by_address;
-        struct peer *ready_peers; /* utlist */
-        bool peers_ended;         /* some have ended and may be freed */
+        struct session *all_sessions;
+        struct session *sessions_by_address;
+        struct session *ready_sessions; /* utlist */
+        bool sessions_ended;            /* some have ended and may be freed */
         size_t n_accepted, max_links, max_claims;
-        struct contact *contacts, *contacts_by_epoch; /* contact.c */
-        struct contact *contacts_unlinked;
-        size_t n_contacts_unlinked;
-        uint64_t n_contacts; /* so far */
+        struct peer *peers, *peers_by_epoch; /* peer.c */
+        struct peer *peers_unlinked;
+        size_t n_peers_unlinked;
+        uint64_t n_peers; /* so far */
         struct requester *requesters_by_id, *marked_requesters;
         struct responder *responders_by_transfer, *marked_responders;
         struct responder *held_responders; /* utlist; the first of their READs waits for bytes */

@@ -5,11 +5,11 @@
 #include "base/metrics.h"
 #include "base/util.h"
 #include "connect.h"
-#include "peer.h"
 #include "engine_internal.h"
-#include "session.h"
+#include "peer.h"
 #include "requester.h"
 #include "responder.h"
+#include "session.h"
 
 /*
  * Reports of the transports: messages, links that peers open, links that have ended, and room on a link. Each message
@@ -17,19 +17,19 @@
  * address, is refused here, so that no handler sees it.
  *
  * Thread: the holder of the progress lock, inside a transport's progress(). The first message over a link names the
- * worker at its other end (note_contact); until then a link that the peer opened has no contact.
+ * worker at its other end (note_peer); until then the session of a link that a peer opened has no peer.
  */
 
 /* The answer to a HELLO, or the notice that READs of a transfer are held. */
-static void on_hello_ack(struct peer *peer, const struct wire_header *header, struct payload *payload)
+static void on_hello_ack(struct session *session, const struct wire_header *header, struct payload *payload)
 {
-        requester_on_held(peer, header);
-        connect_on_answer(peer, header, payload);
+        requester_on_held(session, header);
+        connect_on_answer(session, header, payload);
 }
 
 /* The handler of each type of message, and the answer to one that was meant for another worker. */
 static const struct {
-        void (*handle)(struct peer *peer, const struct wire_header *header, struct payload *payload);
+        void (*handle)(struct session *session, const struct wire_header *header, struct payload *payload);
         enum wire_type refusal; /* 0 = the message is an answer: dropped */
 } types[WIRE_TYPE_END] = {
         [WIRE_READ] = { responder_on_read, WIRE_DATA },          [WIRE_DATA] = { requester_on_data, 0 },
@@ -41,65 +41,66 @@ static const struct {
 };
 
 /* Notes the worker at the other end; another one may have started at the same address. */
-static void note_contact(struct peer *peer, uint64_t epoch)
+static void note_peer(struct session *session, uint64_t epoch)
 {
-        if (peer->contact && peer->contact->view.epoch == epoch)
+        if (session->peer && session->peer->view.epoch == epoch)
                 return;
-        contact_remove_link(peer, FERRY_E_STALE_METADATA, "another worker answers at its address");
-        contact_add_link(contact_get(peer->engine, &(struct engine_peer){ .epoch = epoch }), peer);
+        peer_remove_link(session, FERRY_E_STALE_METADATA, "another worker answers at its address");
+        peer_add_link(peer_get(session->engine, &(struct engine_peer){ .epoch = epoch }), session);
 }
 
 /* Notes the name in a HELLO, unless it is known from metadata or HTTP; an invalid one is ignored. */
-static void note_name(struct peer *peer, const struct wire_header *header, const struct payload *payload)
+static void note_name(struct session *session, const struct wire_header *header, const struct payload *payload)
 {
-        struct contact *contact = peer->contact;
+        struct peer *peer = session->peer;
         char name[FERRY_METADATA_NAME_SIZE];
 
-        if (!contact || contact->view.name[0])
+        if (!peer || peer->view.name[0])
                 return;
         if (header->type != WIRE_HELLO || !payload->bytes || payload->length >= sizeof(name))
                 return;
         memcpy(name, payload->bytes, payload->length);
         name[payload->length] = '\0';
         if (ferry_metadata_is_name(name))
-                memcpy(contact->view.name, name, payload->length + 1);
+                memcpy(peer->view.name, name, payload->length + 1);
 }
 
 /*
- * The link works: the contact and the observer hear of it, then the requesters, which may have waited for its carrier.
+ * The link works: the peer and the observer hear of it, then the requesters, which may have waited for its carrier.
  * Called once for each link, at the first message of the peer or, of a link that was opened here, when it can send.
  */
-static void came_up(struct peer *peer)
+static void came_up(struct session *session)
 {
         struct requester *r, *next;
 
-        peer->up = true;
-        contact_link_up(peer->contact, peer);
-        contact_notify(peer->engine, peer->contact);
-        DL_FOREACH_SAFE2 (peer->requesters, r, next, peer_next)
+        session->up = true;
+        peer_link_up(session->peer, session);
+        peer_notify(session->engine, session->peer);
+        DL_FOREACH_SAFE2 (session->requesters, r, next, session_next)
                 requester_link_up(r);
 }
 
 /*
- * Only a peer that still has a usable link is served: a transport may report messages that came before the link failed.
+ * Only a session whose link is usable still is served: a transport may report messages that came before the link
+ * failed.
  */
 static void on_message(void *context, struct link *link, const struct wire_header *header, struct payload *payload)
 {
         struct engine *engine = context;
-        struct peer *peer = link->owner;
+        struct session *session = link->owner;
 
-        if (!peer || !link_is_usable(link))
+        if (!session || !link_is_usable(link))
                 return;
-        if (!peer->up) {
-                note_contact(peer, header->from_epoch);
-                note_name(peer, header, payload);
-                came_up(peer);
+        if (!session->up) {
+                note_peer(session, header->from_epoch);
+                note_name(session, header, payload);
+                came_up(session);
         }
         if (header->to_epoch == engine->epoch)
-                types[header->type].handle(peer, header, payload);
+                types[header->type].handle(session, header, payload);
         else if (types[header->type]
                          .refusal) /* it was for another worker, most likely an earlier one at this address */
-                peer_answer(peer, header, types[header->type].refusal, 0, FERRY_E_STALE_METADATA);
+                session_answer(session, header, types[header->type].refusal, 0, FERRY_E_STALE_METADATA);
 }
 
 /*
@@ -117,54 +118,54 @@ static bool on_accepted(void *context, struct link *link)
                           LOG_S("transport", link->transport->name), LOG_U("limit", engine->max_links));
                 return false;
         }
-        if (!peer_new(engine, link))
+        if (!session_new(engine, link))
                 return false;
         engine->n_accepted++;
         return true;
 }
 
 /*
- * The link has ended, and no transport touches the memory of its transfers any more. The peer stays until its last
- * transfer has ended, peers_sweep() frees it then. A link has no peer where memory was short as it was opened.
+ * The link has ended, and no transport touches the memory of its transfers any more. The session stays until its last
+ * transfer has ended, sessions_sweep() frees it then. A link has no session where memory was short as it was opened.
  */
 static void on_ended(void *context, struct link *link)
 {
         struct engine *engine = context;
-        struct peer *peer = link->owner;
+        struct session *session = link->owner;
         struct requester *q, *q_next;
         struct responder *p, *p_next;
         bool busy;
 
-        if (!peer) {
+        if (!session) {
                 link_free(link);
                 return;
         }
-        busy = peer_is_busy(peer);
+        busy = session_is_busy(session);
         log_event(busy ? LOG_INFO : LOG_DEBUG, "link ended", LOG_S("transport", link->transport->name),
                   LOG_S("error", ferry_error_code(link->error)), LOG_S("reason", link->detail));
         if (busy)
                 metric_add(engine->metric_failures, 1);
-        peer_unindex(peer);
-        contact_remove_link(peer, peer->unused ? 0 : link->error, link->detail);
-        engine->peers_ended = true;
-        DL_FOREACH_SAFE2 (peer->requesters, q, q_next, peer_next)
+        session_unindex(session);
+        peer_remove_link(session, session->unused ? 0 : link->error, link->detail);
+        engine->sessions_ended = true;
+        DL_FOREACH_SAFE2 (session->requesters, q, q_next, session_next)
                 requester_link_ended(q, link->error, link->detail);
-        DL_FOREACH_SAFE2 (peer->responders, p, p_next, peer_next)
+        DL_FOREACH_SAFE2 (session->responders, p, p_next, session_next)
                 responder_link_ended(p, link->error, link->detail);
-        connect_requests_link_ended(peer, link->detail);
+        connect_requests_link_ended(session, link->detail);
 }
 
 /* The link can send: it has come up, or its queue has become shorter. */
 static void on_room(void *context, struct link *link)
 {
-        struct peer *peer = link->owner;
+        struct session *session = link->owner;
 
-        if (!peer)
+        if (!session)
                 return;
-        if (!peer->up && link->state == LINK_UP &&
+        if (!session->up && link->state == LINK_UP &&
             !link->accepted) /* of an accepted link the peer's HELLO names the worker */
-                came_up(peer);
-        peer_ready(peer);
+                came_up(session);
+        session_ready(session);
 }
 
 struct transport_handlers message_handlers(struct engine *engine)

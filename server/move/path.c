@@ -6,7 +6,7 @@
 #include "base/clock.h"
 
 /*
- * A path's memory of failed attempts: see contact.h. The pause before the next attempt is 1 s after the first failure
+ * A path's memory of failed attempts: see peer.h. The pause before the next attempt is 1 s after the first failure
  * and doubles up to 64 s; an answer of the peer, or another address of it, forgets all of them.
  */
 

@@ -11,68 +11,68 @@
 #include "session.h"
 
 /*
- * Contacts: what this worker knows of the others, by epoch. A contact is made when a peer's metadata, link or HTTP
- * transfer first names its epoch. While it has a link it stays; without one it is listed in contacts_unlinked in the
- * order in which the links ended, and forgotten after ENGINE_CONTACT_US when somebody lists the peers, or earlier, the
- * oldest first, when more than ENGINE_CONTACTS_UNLINKED have none.
+ * Peers: what this worker knows of the others, by epoch. A peer is made when its metadata, link or HTTP
+ * transfer first names its epoch. While it has a link it stays; without one it is listed in peers_unlinked in the
+ * order in which the links ended, and forgotten after ENGINE_PEER_US when somebody lists the peers, or earlier, the
+ * oldest first, when more than ENGINE_PEERS_UNLINKED have none.
  *
- * Thread: the holder of the progress lock. engine_peers_page() comes here as a command. The observer (contact_notify)
- * hears of a contact when it becomes connected or disconnected, not of each link.
+ * Thread: the holder of the progress lock. engine_peers_page() comes here as a command. The observer (peer_notify)
+ * hears of a peer when it becomes connected or disconnected, not of each link.
  */
 
-const char contact_shm_shut[] = "no link to the worker on this machine has come up: its log or this one says why";
-const char contact_ucx_shut[] = "the peer's network address cannot be reached: a firewall, or no route?";
+const char peer_shm_shut[] = "no link to the worker on this machine has come up: its log or this one says why";
+const char peer_ucx_shut[] = "the peer's network address cannot be reached: a firewall, or no route?";
 
 /* ---- life ---- */
 
-static void unlinked_remove(struct engine *engine, struct contact *contact)
+static void unlinked_remove(struct engine *engine, struct peer *peer)
 {
-        DL_DELETE2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
-        engine->n_contacts_unlinked--;
+        DL_DELETE2(engine->peers_unlinked, peer, unlinked_prev, unlinked_next);
+        engine->n_peers_unlinked--;
 }
 
-/* Frees a contact, which has no link. */
-static void forget(struct engine *engine, struct contact *contact)
+/* Frees a peer, which has no link. */
+static void forget(struct engine *engine, struct peer *peer)
 {
-        unlinked_remove(engine, contact);
-        DL_DELETE(engine->contacts, contact);
-        HASH_DELETE(hh, engine->contacts_by_epoch, contact);
-        free(contact);
+        unlinked_remove(engine, peer);
+        DL_DELETE(engine->peers, peer);
+        HASH_DELETE(hh, engine->peers_by_epoch, peer);
+        free(peer);
 }
 
-/* Lists a contact that has no link as the newest, and forgets the oldest when there are too many. */
-static void unlinked_add(struct engine *engine, struct contact *contact)
+/* Lists a peer that has no link as the newest, and forgets the oldest when there are too many. */
+static void unlinked_add(struct engine *engine, struct peer *peer)
 {
-        contact->unlinked_us = clock_now_us();
-        DL_APPEND2(engine->contacts_unlinked, contact, unlinked_prev, unlinked_next);
-        if (++engine->n_contacts_unlinked > ENGINE_CONTACTS_UNLINKED)
-                forget(engine, engine->contacts_unlinked);
+        peer->unlinked_us = clock_now_us();
+        DL_APPEND2(engine->peers_unlinked, peer, unlinked_prev, unlinked_next);
+        if (++engine->n_peers_unlinked > ENGINE_PEERS_UNLINKED)
+                forget(engine, engine->peers_unlinked);
 }
 
-static struct contact *make(struct engine *engine, uint64_t epoch)
+static struct peer *make(struct engine *engine, uint64_t epoch)
 {
-        struct contact *contact = calloc(1, sizeof(*contact));
+        struct peer *peer = calloc(1, sizeof(*peer));
 
-        if (!contact)
+        if (!peer)
                 return NULL;
-        contact->view.epoch = epoch;
-        HASH_ADD(hh, engine->contacts_by_epoch, view.epoch, sizeof(epoch), contact);
-        if (!contact->hh.tbl) {
-                free(contact);
+        peer->view.epoch = epoch;
+        HASH_ADD(hh, engine->peers_by_epoch, view.epoch, sizeof(epoch), peer);
+        if (!peer->hh.tbl) {
+                free(peer);
                 return NULL;
         }
-        contact->number = ++engine->n_contacts;
-        DL_APPEND(engine->contacts, contact);
-        unlinked_add(engine, contact);
-        return contact;
+        peer->number = ++engine->n_peers;
+        DL_APPEND(engine->peers, peer);
+        unlinked_add(engine, peer);
+        return peer;
 }
 
-struct contact *contact_find(struct engine *engine, uint64_t epoch)
+struct peer *peer_find(struct engine *engine, uint64_t epoch)
 {
-        struct contact *contact;
+        struct peer *peer;
 
-        HASH_FIND(hh, engine->contacts_by_epoch, &epoch, sizeof(epoch), contact);
-        return contact;
+        HASH_FIND(hh, engine->peers_by_epoch, &epoch, sizeof(epoch), peer);
+        return peer;
 }
 
 /* Copies text, unless it is empty. */
@@ -82,76 +82,76 @@ static void note(char *field, size_t size, const char *text)
                 (void)text_copy(field, size, text);
 }
 
-struct contact *contact_get(struct engine *engine, const struct engine_peer *peer)
+struct peer *peer_get(struct engine *engine, const struct engine_peer *known)
 {
-        struct contact *contact = contact_find(engine, peer->epoch) ?: make(engine, peer->epoch);
+        struct peer *peer = peer_find(engine, known->epoch) ?: make(engine, known->epoch);
         struct engine_peer_view *view;
 
-        if (!contact)
+        if (!peer)
                 return NULL;
-        view = &contact->view;
-        if (engine->ucx && view->data[0] && peer->data && peer->data[0] && strcmp(view->data, peer->data) != 0)
-                path_open(&contact->paths[engine->ucx->index]); /* it has another network address than before */
-        note(view->name, sizeof(view->name), peer->name);
-        note(view->url, sizeof(view->url), peer->url);
-        note(view->data, sizeof(view->data), peer->data);
-        return contact;
+        view = &peer->view;
+        if (engine->ucx && view->data[0] && known->data && known->data[0] && strcmp(view->data, known->data) != 0)
+                path_open(&peer->paths[engine->ucx->index]); /* it has another network address than before */
+        note(view->name, sizeof(view->name), known->name);
+        note(view->url, sizeof(view->url), known->url);
+        note(view->data, sizeof(view->data), known->data);
+        return peer;
 }
 
-void contact_add_link(struct contact *contact, struct peer *peer)
+void peer_add_link(struct peer *peer, struct session *session)
 {
-        if (!contact)
+        if (!peer)
                 return;
-        if (!contact->peers)
-                unlinked_remove(peer->engine, contact);
-        peer->contact = contact;
-        DL_APPEND2(contact->peers, peer, contact_prev, contact_next);
+        if (!peer->sessions)
+                unlinked_remove(session->engine, peer);
+        session->peer = peer;
+        DL_APPEND2(peer->sessions, session, peer_prev, peer_next);
 }
 
-void contact_link_up(struct contact *contact, const struct peer *peer)
+void peer_link_up(struct peer *peer, const struct session *session)
 {
-        if (contact && !peer->link->accepted)
-                path_open(&contact->paths[peer->link->transport->index]);
+        if (peer && !session->link->accepted)
+                path_open(&peer->paths[session->link->transport->index]);
 }
 
-static void set_error(struct contact *contact, int error, const char *detail)
+static void set_error(struct peer *peer, int error, const char *detail)
 {
-        contact->view.error = error;
-        (void)text_copy(contact->view.detail, sizeof(contact->view.detail), detail);
+        peer->view.error = error;
+        (void)text_copy(peer->view.detail, sizeof(peer->view.detail), detail);
 }
 
-void contact_remove_link(struct peer *peer, int error, const char *detail)
+void peer_remove_link(struct session *session, int error, const char *detail)
 {
-        struct contact *contact = peer->contact;
+        struct peer *peer = session->peer;
 
-        if (!contact)
+        if (!peer)
                 return;
-        peer->contact = NULL;
-        DL_DELETE2(contact->peers, peer, contact_prev, contact_next);
-        set_error(contact, error, detail);
-        if ((error == FERRY_E_PEER_LOST || error == FERRY_E_STALE_METADATA) && contact->n_http_transfers == 0)
-                contact->http_carrier = NULL; /* an earlier transfer over HTTP does not keep a dead worker connected */
-        if (error == FERRY_E_PEER_UNREACHABLE && !peer->link->accepted)
-                path_fail(&contact->paths[peer->link->transport->index]);
-        if (!contact->peers)
-                unlinked_add(peer->engine, contact);
-        contact_notify(peer->engine, contact);
+        session->peer = NULL;
+        DL_DELETE2(peer->sessions, session, peer_prev, peer_next);
+        set_error(peer, error, detail);
+        if ((error == FERRY_E_PEER_LOST || error == FERRY_E_STALE_METADATA) && peer->n_http_transfers == 0)
+                peer->http_carrier = NULL; /* an earlier transfer over HTTP does not keep a dead worker connected */
+        if (error == FERRY_E_PEER_UNREACHABLE && !session->link->accepted)
+                path_fail(&peer->paths[session->link->transport->index]);
+        if (!peer->sessions)
+                unlinked_add(session->engine, peer);
+        peer_notify(session->engine, peer);
 }
 
-void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail)
+void peer_fail(struct engine *engine, struct peer *peer, int error, const char *detail)
 {
-        if (contact)
-                set_error(contact, error, detail);
-        if (contact && !contact->peers) {
-                unlinked_remove(engine, contact);
-                unlinked_add(engine, contact);
+        if (peer)
+                set_error(peer, error, detail);
+        if (peer && !peer->sessions) {
+                unlinked_remove(engine, peer);
+                unlinked_add(engine, peer);
         }
 }
 
-void contacts_clear(struct engine *engine)
+void peers_clear(struct engine *engine)
 {
-        while (engine->contacts_unlinked)
-                forget(engine, engine->contacts_unlinked);
+        while (engine->peers_unlinked)
+                forget(engine, engine->peers_unlinked);
 }
 
 /* ---- transfers that are not the engine's ---- */
@@ -160,10 +160,9 @@ void contacts_clear(struct engine *engine)
  * Whether a transfer over HTTP is running, or has begun or ended within ENGINE_HTTP_PEER_US: then the worker counts as
  * connected, although HTTP has no link.
  */
-static bool moves_by_http(const struct contact *contact, uint64_t now_us)
+static bool moves_by_http(const struct peer *peer, uint64_t now_us)
 {
-        return contact->http_carrier &&
-               (contact->n_http_transfers > 0 || now_us < contact->http_last_us + ENGINE_HTTP_PEER_US);
+        return peer->http_carrier && (peer->n_http_transfers > 0 || now_us < peer->http_last_us + ENGINE_HTTP_PEER_US);
 }
 
 /* Whether an error says that the worker of this epoch is not there, as far as HTTP can tell. */
@@ -172,70 +171,69 @@ static bool is_absent(int error)
         return error == FERRY_E_PEER_UNREACHABLE || error == FERRY_E_PEER_LOST || error == FERRY_E_STALE_METADATA;
 }
 
-void contact_note_http(struct engine *engine, const struct engine_http_note *note)
+void peer_note_http(struct engine *engine, const struct engine_http_note *note)
 {
-        struct contact *contact =
-                contact_get(engine, &(struct engine_peer){ .epoch = note->epoch, .name = note->name });
+        struct peer *peer = peer_get(engine, &(struct engine_peer){ .epoch = note->epoch, .name = note->name });
         uint64_t now_us = clock_now_us();
         int error = 0;
 
-        if (!contact)
+        if (!peer)
                 return;
-        if (!moves_by_http(contact, now_us))
-                contact->http_since_us = now_us;
+        if (!moves_by_http(peer, now_us))
+                peer->http_since_us = now_us;
         if (!note->ended)
-                contact->n_http_transfers++;
-        else if (contact->n_http_transfers > 0) /* otherwise its begin was not noted */
-                contact->n_http_transfers--;
-        if (note->ended && contact->n_http_transfers == 0 && is_absent(note->outcome.error))
+                peer->n_http_transfers++;
+        else if (peer->n_http_transfers > 0) /* otherwise its begin was not noted */
+                peer->n_http_transfers--;
+        if (note->ended && peer->n_http_transfers == 0 && is_absent(note->outcome.error))
                 error = note->outcome.error;
-        contact->http_carrier = error ? NULL : note->transport;
-        contact->http_accepted = note->accepted;
-        contact->http_last_us = now_us;
+        peer->http_carrier = error ? NULL : note->transport;
+        peer->http_accepted = note->accepted;
+        peer->http_last_us = now_us;
         if (note->ended)
-                contact_count(contact, &note->outcome);
-        contact_fail(engine, contact, error, error ? note->outcome.detail : "");
-        if (contact->reported_up)
-                contact_notify(engine, contact);
+                peer_count(peer, &note->outcome);
+        peer_fail(engine, peer, error, error ? note->outcome.detail : "");
+        if (peer->reported_up)
+                peer_notify(engine, peer);
 }
 
-void contact_count(struct contact *contact, const struct engine_outcome *outcome)
+void peer_count(struct peer *peer, const struct engine_outcome *outcome)
 {
-        if (!contact)
+        if (!peer)
                 return;
-        contact->view.bytes += outcome->bytes;
-        contact->view.n_completed += outcome->error == 0;
+        peer->view.bytes += outcome->bytes;
+        peer->view.n_completed += outcome->error == 0;
 }
 
 /* ---- telling ---- */
 
 /* Ranks links as the next transfer does: up before connecting, opened here before accepted, local before UCX. */
-static unsigned rank(const struct peer *peer)
+static unsigned rank(const struct session *session)
 {
-        const struct engine *engine = peer->engine;
+        const struct engine *engine = session->engine;
 
-        return (peer->link->state == LINK_UP ? 4u : 0u) + (peer->link->transport == engine->local ? 2u : 0u) +
-               (peer->link->accepted ? 0u : 1u);
+        return (session->link->state == LINK_UP ? 4u : 0u) + (session->link->transport == engine->local ? 2u : 0u) +
+               (session->link->accepted ? 0u : 1u);
 }
 
 /* The link that the next transfer would take, or NULL. */
-static const struct peer *best_of(const struct contact *contact)
+static const struct session *best_of(const struct peer *peer)
 {
-        const struct peer *peer, *best = NULL;
+        const struct session *session, *best = NULL;
 
-        DL_FOREACH2 (contact->peers, peer, contact_next)
-                if (link_is_usable(peer->link) && (!best || rank(peer) > rank(best)))
-                        best = peer;
+        DL_FOREACH2 (peer->sessions, session, peer_next)
+                if (link_is_usable(session->link) && (!best || rank(session) > rank(best)))
+                        best = session;
         return best;
 }
 
-static size_t count_transfers(const struct contact *contact)
+static size_t count_transfers(const struct peer *peer)
 {
-        const struct peer *peer;
-        size_t n = contact->n_http_transfers;
+        const struct session *session;
+        size_t n = peer->n_http_transfers;
 
-        DL_FOREACH2 (contact->peers, peer, contact_next)
-                n += peer->n_transfers;
+        DL_FOREACH2 (peer->sessions, session, peer_next)
+                n += session->n_transfers;
         return n;
 }
 
@@ -265,9 +263,9 @@ static void add_unused(struct engine_peer_view *view, const char *transport, con
         };
 }
 
-static const struct path *path_by(const struct contact *contact, const struct transport *transport)
+static const struct path *path_by(const struct peer *peer, const struct transport *transport)
 {
-        return transport ? &contact->paths[transport->index] : NULL;
+        return transport ? &peer->paths[transport->index] : NULL;
 }
 
 static bool is_shut(const struct path *path)
@@ -277,14 +275,14 @@ static bool is_shut(const struct path *path)
 
 /*
  * Says who chose the transport in use where nothing has failed: the other worker, or "transports". NULL = this worker's
- * route, whose reasons are in the contact.
+ * route, whose reasons are in the peer.
  */
-static const char *chooser(const struct contact *contact, const struct peer *best, bool by_http)
+static const char *chooser(const struct peer *peer, const struct session *best, bool by_http)
 {
-        if (by_http && contact->http_accepted)
+        if (by_http && peer->http_accepted)
                 return "the peer chose HTTP: its GET /v1/peers says why";
         if (by_http)
-                return contact->http_chosen ? "\"transports\" allows nothing else" : NULL;
+                return peer->http_chosen ? "\"transports\" allows nothing else" : NULL;
         return best && best->link->accepted ? "the peer chose this link: its GET /v1/peers says why" : NULL;
 }
 
@@ -292,12 +290,12 @@ static const char *chooser(const struct contact *contact, const struct peer *bes
  * Fills in the better transports that are not used, each with its reason. Everything is better than HTTP, and shared
  * memory than all. best: the link in use, or NULL.
  */
-static void explain(const struct engine *engine, const struct contact *contact, const struct peer *best, bool by_http,
+static void explain(const struct engine *engine, const struct peer *peer, const struct session *best, bool by_http,
                     struct engine_peer_view *view)
 {
-        const struct path *local = path_by(contact, engine->local), *network = path_by(contact, engine->ucx);
+        const struct path *local = path_by(peer, engine->local), *network = path_by(peer, engine->ucx);
         const char *no_rdma = engine->ucx ? ucx_transport_facts(engine->ucx)->device.no_rdma : NULL;
-        const char *chosen = chooser(contact, best, by_http), *no_ucx = NULL;
+        const char *chosen = chooser(peer, best, by_http), *no_ucx = NULL;
         bool linked = best && !by_http;
 
         if (linked && best->link->transport == engine->local)
@@ -305,10 +303,10 @@ static void explain(const struct engine *engine, const struct contact *contact, 
         if (!best && !by_http && view->error == FERRY_E_PEER_LOST) /* the reasons are those of earlier transfers */
                 return;
         if (!linked)
-                no_ucx = is_shut(network) ? contact_ucx_shut : contact->no_ucx;
+                no_ucx = is_shut(network) ? peer_ucx_shut : peer->no_ucx;
         if (linked && !no_rdma)
                 no_rdma = "UCX found no RDMA path between the two workers";
-        add_unused(view, "shm", local, (is_shut(local) ? contact_shm_shut : contact->no_shm) ?: chosen);
+        add_unused(view, "shm", local, (is_shut(local) ? peer_shm_shut : peer->no_shm) ?: chosen);
         if (!linked || strcmp(view->transport, "tcp") == 0)
                 add_unused(view, "rdma", network, no_ucx ?: no_rdma ?: chosen);
         if (!linked)
@@ -326,53 +324,53 @@ static void look_at_link(struct link *link, struct engine_peer_view *view)
         (void)text_copy(view->transport, sizeof(view->transport), link->transport->ops->carrier(link));
 }
 
-static void look_at_http(const struct contact *contact, struct engine_peer_view *view)
+static void look_at_http(const struct peer *peer, struct engine_peer_view *view)
 {
         view->state = ENGINE_PEER_CONNECTED;
-        view->accepted = contact->http_accepted;
-        view->connected_unix_ms = unix_ms_of(contact->http_since_us);
-        (void)text_copy(view->transport, sizeof(view->transport), contact->http_carrier);
+        view->accepted = peer->http_accepted;
+        view->connected_unix_ms = unix_ms_of(peer->http_since_us);
+        (void)text_copy(view->transport, sizeof(view->transport), peer->http_carrier);
 }
 
-static void look_at_end(const struct contact *contact, struct engine_peer_view *view)
+static void look_at_end(const struct peer *peer, struct engine_peer_view *view)
 {
-        const struct link *failed = contact->peers ? contact->peers->link : NULL; /* being closed */
+        const struct link *failed = peer->sessions ? peer->sessions->link : NULL; /* being closed */
 
         view->state = ENGINE_PEER_DISCONNECTED;
-        view->error = failed ? failed->error : contact->view.error;
-        (void)text_copy(view->detail, sizeof(view->detail), failed ? failed->detail : contact->view.detail);
-        view->disconnected_unix_ms = failed ? clock_unix_ms() : unix_ms_of(contact->unlinked_us);
+        view->error = failed ? failed->error : peer->view.error;
+        (void)text_copy(view->detail, sizeof(view->detail), failed ? failed->detail : peer->view.detail);
+        view->disconnected_unix_ms = failed ? clock_unix_ms() : unix_ms_of(peer->unlinked_us);
 }
 
 /* Fills in all of a view. A link that is up comes before HTTP, and HTTP before a link that is still connecting. */
-static void look(const struct engine *engine, const struct contact *contact, struct engine_peer_view *view)
+static void look(const struct engine *engine, const struct peer *peer, struct engine_peer_view *view)
 {
-        const struct peer *best = best_of(contact);
-        bool by_http = (!best || best->link->state != LINK_UP) && moves_by_http(contact, clock_now_us());
+        const struct session *best = best_of(peer);
+        bool by_http = (!best || best->link->state != LINK_UP) && moves_by_http(peer, clock_now_us());
 
-        *view = contact->view;
-        view->n_transfers = count_transfers(contact);
+        *view = peer->view;
+        view->n_transfers = count_transfers(peer);
         view->error = 0; /* unless it is disconnected: look_at_end() */
         view->detail[0] = '\0';
         if (by_http) /* a link may be tried beside it */
-                look_at_http(contact, view);
+                look_at_http(peer, view);
         else if (best)
                 look_at_link(best->link, view);
         else
-                look_at_end(contact, view);
-        explain(engine, contact, best, by_http, view);
+                look_at_end(peer, view);
+        explain(engine, peer, best, by_http, view);
 }
 
-void contact_notify(struct engine *engine, struct contact *contact)
+void peer_notify(struct engine *engine, struct peer *peer)
 {
         struct engine_peer_view view;
 
-        if (!contact || !engine->observer.peer_changed)
+        if (!peer || !engine->observer.peer_changed)
                 return;
-        look(engine, contact, &view);
-        if (contact->reported_up == (view.state == ENGINE_PEER_CONNECTED))
+        look(engine, peer, &view);
+        if (peer->reported_up == (view.state == ENGINE_PEER_CONNECTED))
                 return;
-        contact->reported_up = !contact->reported_up;
+        peer->reported_up = !peer->reported_up;
         engine->observer.peer_changed(engine->observer.context, &view);
 }
 
@@ -380,32 +378,32 @@ static void forget_old(struct engine *engine)
 {
         uint64_t now_us = clock_now_us();
 
-        while (engine->contacts_unlinked && now_us >= engine->contacts_unlinked->unlinked_us + ENGINE_CONTACT_US) {
-                struct contact *oldest = engine->contacts_unlinked;
+        while (engine->peers_unlinked && now_us >= engine->peers_unlinked->unlinked_us + ENGINE_PEER_US) {
+                struct peer *oldest = engine->peers_unlinked;
 
                 if (oldest->n_http_transfers > 0)
-                        contact_fail(engine, oldest, 0, "");
+                        peer_fail(engine, oldest, 0, "");
                 else
                         forget(engine, oldest);
         }
 }
 
-void contacts_list(struct engine *engine, struct contacts_page *page)
+void peers_list(struct engine *engine, struct peers_page *page)
 {
-        const struct contact *contact;
+        const struct peer *peer;
         uint64_t after = page->cursor;
 
         forget_old(engine);
         page->n = 0;
         page->cursor = 0;
-        DL_FOREACH (engine->contacts, contact) {
-                if (contact->number <= after)
+        DL_FOREACH (engine->peers, peer) {
+                if (peer->number <= after)
                         continue;
                 if (page->n == page->max) {
                         page->cursor = after;
                         break;
                 }
-                look(engine, contact, &page->views[page->n++]);
-                after = contact->number;
+                look(engine, peer, &page->views[page->n++]);
+                after = peer->number;
         }
 }

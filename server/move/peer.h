@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef MOVE_CONTACT_H
-#define MOVE_CONTACT_H
+#ifndef MOVE_PEER_H
+#define MOVE_PEER_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 /*
  * One transport's way to a worker, as the attempts to connect have found it: a transfer that can go by something else
- * does not wait for a path that has failed. Part of the worker's contact, so a new epoch begins anew. Thread: the
+ * does not wait for a path that has failed. Part of the peer, so a new epoch begins anew. Thread: the
  * holder of the progress lock.
  */
 
@@ -40,64 +40,64 @@ void path_end_probe(struct path *path);
 uint64_t path_retry_unix_ms(const struct path *path);
 
 struct engine;
-struct peer;
+struct session;
 
 /*
- * A worker as GET /v1/peers shows it, with its links (struct peer is one link): while there is a link, and for a while
- * afterwards. Routes depend on its paths, all else is for display. Thread: the holder of the progress lock.
+ * A worker as GET /v1/peers shows it, with its links (struct session is one link): while there is a link, and for a
+ * while afterwards. Routes depend on its paths, all else is for display. Thread: the holder of the progress lock.
  */
-struct contact {
+struct peer {
         /* As it is shown: epoch, names and addresses, what has moved, and why it has no link. The rest is filled in
          * when it is looked at. */
         struct engine_peer_view view;
         uint64_t number;    /* in order of appearance */
         const char *no_shm; /* why the latest route that did not use shared memory did not; NULL = there was none */
         const char *no_ucx; /* why it does not use the network transport; NULL = it does, or that is tried */
-        struct peer *peers; /* utlist; its links */
+        struct session *sessions; /* utlist; its links */
         struct path paths[TRANSPORTS_MAX];
         /* Transfers over HTTP (engine_note_http): */
-        const char *http_carrier;                      /* of the latest; NULL = none, or that found no peer */
-        bool http_accepted;                            /* the peer began it */
-        bool http_chosen;                              /* by the latest route: "transports" allowed nothing else */
-        size_t n_http_transfers;                       /* running */
-        uint64_t http_since_us, http_last_us;          /* since when any run; when one last began or ended */
-        uint64_t unlinked_us;                          /* when the last link ended */
-        bool reported_up;                              /* the observer was last told that it is connected */
-        struct contact *prev, *next;                   /* the engine's; in order of number */
-        struct contact *unlinked_prev, *unlinked_next; /* those without a link; in order of unlinked_us */
-        UT_hash_handle hh;                             /* contacts_by_epoch */
+        const char *http_carrier;                   /* of the latest; NULL = none, or that found no peer */
+        bool http_accepted;                         /* the peer began it */
+        bool http_chosen;                           /* by the latest route: "transports" allowed nothing else */
+        size_t n_http_transfers;                    /* running */
+        uint64_t http_since_us, http_last_us;       /* since when any run; when one last began or ended */
+        uint64_t unlinked_us;                       /* when the last link ended */
+        bool reported_up;                           /* the observer was last told that it is connected */
+        struct peer *prev, *next;                   /* the engine's; in order of number */
+        struct peer *unlinked_prev, *unlinked_next; /* those without a link; in order of unlinked_us */
+        UT_hash_handle hh;                          /* peers_by_epoch */
 };
 
 /* Why a path that is shut is not used. */
-extern const char contact_shm_shut[], contact_ucx_shut[];
+extern const char peer_shm_shut[], peer_ucx_shut[];
 
-/* Finds or makes the contact of a peer, and updates its addresses. NULL: no memory. */
-struct contact *contact_get(struct engine *engine, const struct engine_peer *peer);
+/* Finds or makes the peer that metadata, a link or HTTP names, and updates its addresses. NULL: no memory. */
+struct peer *peer_get(struct engine *engine, const struct engine_peer *known);
 /* NULL: not known (any more). */
-struct contact *contact_find(struct engine *engine, uint64_t epoch);
-/* Adds a link to the contact, which may be NULL. */
-void contact_add_link(struct contact *contact, struct peer *peer);
-/* The peer has answered over a link that was opened here. contact may be NULL. */
-void contact_link_up(struct contact *contact, const struct peer *peer);
-/* Tells the observer if the contact is connected now. contact may be NULL. */
-void contact_notify(struct engine *engine, struct contact *contact);
+struct peer *peer_find(struct engine *engine, uint64_t epoch);
+/* Adds a link to the peer, which may be NULL. */
+void peer_add_link(struct peer *peer, struct session *session);
+/* The peer has answered over a link that was opened here. peer may be NULL. */
+void peer_link_up(struct peer *peer, const struct session *session);
+/* Tells the observer if the peer is connected now. peer may be NULL. */
+void peer_notify(struct engine *engine, struct peer *peer);
 /* Removes a link that has ended; error 0 = closed, because it was not used. */
-void contact_remove_link(struct peer *peer, int error, const char *detail);
-/* No link could be opened; error 0 = none is needed now. contact may be NULL. */
-void contact_fail(struct engine *engine, struct contact *contact, int error, const char *detail);
+void peer_remove_link(struct session *session, int error, const char *detail);
+/* No link could be opened; error 0 = none is needed now. peer may be NULL. */
+void peer_fail(struct engine *engine, struct peer *peer, int error, const char *detail);
 
-void contact_note_http(struct engine *engine, const struct engine_http_note *note);
-/* Counts an ended transfer. contact may be NULL. */
-void contact_count(struct contact *contact, const struct engine_outcome *outcome);
+void peer_note_http(struct engine *engine, const struct engine_http_note *note);
+/* Counts an ended transfer. peer may be NULL. */
+void peer_count(struct peer *peer, const struct engine_outcome *outcome);
 
 /* Arguments and result of engine_peers_page. */
-struct contacts_page {
+struct peers_page {
         uint64_t cursor;
         struct engine_peer_view *views;
         size_t max, n;
 };
-void contacts_list(struct engine *engine, struct contacts_page *page);
+void peers_list(struct engine *engine, struct peers_page *page);
 /* Frees all. */
-void contacts_clear(struct engine *engine);
+void peers_clear(struct engine *engine);
 
 #endif

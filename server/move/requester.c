@@ -6,8 +6,8 @@
 #include "base/clock.h"
 #include "base/util.h"
 #include "connect.h"
-#include "peer.h"
 #include "engine_internal.h"
+#include "peer.h"
 #include "requester.h"
 
 /*
@@ -56,7 +56,7 @@ static bool must_ask_carrier(const struct requester *r)
 {
         unsigned carriers = r->spec.carriers & ENGINE_CARRIER_UCX;
 
-        return r->spec.carriers != 0 && carriers != ENGINE_CARRIER_UCX && r->peer->link->transport == r->engine->ucx;
+        return r->spec.carriers != 0 && carriers != ENGINE_CARRIER_UCX && r->session->link->transport == r->engine->ucx;
 }
 
 /* The link may carry it: says the parts of the offer first, then lets the next step request chunks. */
@@ -69,7 +69,7 @@ static void start_moving(struct requester *r)
 
 void requester_link_up(struct requester *r)
 {
-        struct link *link = r->peer->link;
+        struct link *link = r->session->link;
         const char *carrier = link->transport->ops->carrier(link);
 
         if (r->next > 0 && r->error == 0)
@@ -96,14 +96,14 @@ static void leave_time_to_connect(struct requester *r)
  * Puts the requester on a link, which may be connecting still: the first chunks are queued there and leave when it is
  * up.
  */
-static void use_peer(struct requester *r, struct peer *peer)
+static void use_session(struct requester *r, struct session *session)
 {
-        r->peer = peer;
-        r->was_up = peer->link->state == LINK_UP;
-        DL_APPEND2(peer->requesters, r, peer_prev, peer_next);
-        peer->n_transfers++;
-        if (!peer->greeted)
-                peer_send_hello(peer, r->spec.peer.epoch, random_id());
+        r->session = session;
+        r->was_up = session->link->state == LINK_UP;
+        DL_APPEND2(session->requesters, r, session_prev, session_next);
+        session->n_transfers++;
+        if (!session->greeted)
+                session_send_hello(session, r->spec.peer.epoch, random_id());
         if (!r->was_up) {
                 leave_time_to_connect(r);
                 engine_tick_before(r->engine, r->connect_deadline_us);
@@ -127,10 +127,10 @@ static void start_probes(struct requester *r)
 static void take_route(struct requester *r)
 {
         char reason[sizeof(r->detail)];
-        struct peer *peer = route_take(r->engine, &r->route, reason, sizeof(reason));
+        struct session *session = route_take(r->engine, &r->route, reason, sizeof(reason));
 
-        if (peer)
-                use_peer(r, peer);
+        if (session)
+                use_session(r, session);
         else if (reason[0])
                 requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", reason);
         else
@@ -150,7 +150,7 @@ void requester_begin(struct requester *r)
 
 void requester_resolved(struct requester *r)
 {
-        if (r->state == REQUESTER_ROUTING && !r->peer)
+        if (r->state == REQUESTER_ROUTING && !r->session)
                 take_route(r);
 }
 
@@ -169,16 +169,16 @@ void requester_cancel(struct requester *r, int reason, const char *detail)
 }
 
 /* Leaves the link, which no transport uses for it any more. Takes a requester without a peer. */
-static void leave_peer(struct requester *r)
+static void leave_session(struct requester *r)
 {
-        if (!r->peer)
+        if (!r->session)
                 return;
         requester_dequeue(r);
         (void)requester_release_idle(r);
-        DL_DELETE2(r->peer->requesters, r, peer_prev, peer_next);
-        r->peer->n_transfers--;
-        peer_released(r->peer);
-        r->peer = NULL;
+        DL_DELETE2(r->session->requesters, r, session_prev, session_next);
+        r->session->n_transfers--;
+        session_released(r->session);
+        r->session = NULL;
 }
 
 /*
@@ -189,9 +189,9 @@ static void leave_peer(struct requester *r)
 static bool try_again(struct requester *r)
 {
         if (!r->was_up || r->retried || r->error || r->state != REQUESTER_MOVING || r->reported > 0 ||
-            r->peer->link->transport != r->engine->ucx)
+            r->session->link->transport != r->engine->ucx)
                 return false;
-        leave_peer(r);
+        leave_session(r);
         r->retried = true;
         r->next = 0;
         leave_time_to_connect(r);
@@ -222,7 +222,7 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
         }
         if (try_again(r))
                 return;
-        if (r->retried && r->peer->silent) { /* as the first link was: HTTP would find the host as silent */
+        if (r->retried && r->session->silent) { /* as the first link was: HTTP would find the host as silent */
                 error = FERRY_E_PEER_LOST;
                 detail = silent;
         }
@@ -235,46 +235,46 @@ void requester_link_ended(struct requester *r, int error, const char *detail)
 /* No message has come over the link in time. Others that wait for a second link have more time left. */
 static void end_unconnected(struct requester *r)
 {
-        if (r->retried && peer_is_shared(r->peer)) {
+        if (r->retried && session_is_shared(r->session)) {
                 lose_answer(r, FERRY_E_PEER_LOST, silent);
                 r->accord = REQUESTER_TELLS;
                 requester_fail(r, FERRY_E_PEER_LOST, "%s", silent);
         } else {
-                r->peer->silent = true;
-                peer_fail(r->peer, FERRY_E_PEER_UNREACHABLE, "no answer within the connect time");
+                r->session->silent = true;
+                session_fail(r->session, FERRY_E_PEER_UNREACHABLE, "no answer within the connect time");
         }
 }
 
 void requester_tick(struct requester *r, uint64_t now_us)
 {
         static const char unresolved[] = "its name was not resolved within the connect time";
-        bool connecting = r->state == REQUESTER_ROUTING || (r->peer && link_is_connecting(r->peer->link));
+        bool connecting = r->state == REQUESTER_ROUTING || (r->session && link_is_connecting(r->session->link));
 
         if (r->grace_deadline_us) {
                 engine_tick_before(r->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
                 if (now_us < r->grace_deadline_us)
                         return;
                 r->grace_deadline_us = 0;
-                if (r->peer && r->peer->link->state == LINK_UP)
+                if (r->session && r->session->link->state == LINK_UP)
                         lose_answer(r, FERRY_E_PEER_LOST, "the peer did not say whether the transfer is complete");
                 if (r->accord != REQUESTER_TOLD)
                         r->accord = r->state == REQUESTER_FINISHING ? REQUESTER_TOLD : REQUESTER_TELLS;
                 if (r->state == REQUESTER_FINISHING)
                         requester_set_state(r, REQUESTER_FAILING);
                 if (!requester_release_idle(r))
-                        peer_fail(r->peer, FERRY_E_PEER_LOST, "an ended transfer did not come to rest");
+                        session_fail(r->session, FERRY_E_PEER_LOST, "an ended transfer did not come to rest");
                 requester_mark(r);
         } else if (connecting && r->connect_deadline_us) {
                 engine_tick_before(r->engine, r->connect_deadline_us > now_us ? r->connect_deadline_us : 0);
                 if (now_us < r->connect_deadline_us)
                         return;
-                if (r->peer) {
+                if (r->session) {
                         end_unconnected(r);
                 } else {
                         route_timed_out(r->engine, &r->route, unresolved);
                         requester_fail(r, FERRY_E_PEER_UNREACHABLE, "%s", unresolved);
                 }
-        } else if (r->waiting && r->window.n_taken == 0 && r->peer->moved_us + ENGINE_TICK_MS * 2000 > now_us) {
+        } else if (r->waiting && r->window.n_taken == 0 && r->session->moved_us + ENGINE_TICK_MS * 2000 > now_us) {
                 requester_report_progress(r); /* not a stall: it waits while other transfers use the link */
         }
 }
@@ -285,7 +285,7 @@ void requester_tick(struct requester *r, uint64_t now_us)
 static void end(struct requester *r)
 {
         struct engine *engine = r->engine;
-        bool tell = r->peer && peer_is_usable(r->peer) && r->accord != REQUESTER_TOLD;
+        bool tell = r->session && session_is_usable(r->session) && r->accord != REQUESTER_TOLD;
         struct engine_outcome outcome = { 0 };
 
         if (r->state == REQUESTER_COMPLETE) {
@@ -295,12 +295,12 @@ static void end(struct requester *r)
                 outcome.bytes = r->reported;
                 (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
         }
-        if (r->peer && outcome.bytes > 0)
-                peer_name_transport(r->peer, r->gpu_path, outcome.transport);
-        if (r->peer && !r->was_up)
-                outcome.connect_us = r->peer->link->connect_us;
-        if (r->peer)
-                contact_count(r->peer->contact, &outcome);
+        if (r->session && outcome.bytes > 0)
+                session_name_transport(r->session, r->gpu_path, outcome.transport);
+        if (r->session && !r->was_up)
+                outcome.connect_us = r->session->link->connect_us;
+        if (r->session)
+                peer_count(r->session->peer, &outcome);
         requester_set_state(r, REQUESTER_ENDED);
         if (r->hh.tbl)
                 HASH_DEL(engine->requesters_by_id, r);
@@ -310,16 +310,16 @@ static void end(struct requester *r)
         }
         if (tell)
                 requester_send_done(r, WIRE_QUIET);
-        leave_peer(r);
+        leave_session(r);
         requester_free(r);
 }
 
 /* Ends it once no transport touches its memory, and tells the peer. */
 static void end_when_quiet(struct requester *r)
 {
-        bool usable = r->peer && peer_is_usable(r->peer);
+        bool usable = r->session && session_is_usable(r->session);
 
-        if (!requester_release_idle(r) || (r->peer && r->peer->link->state == LINK_FAILED)) {
+        if (!requester_release_idle(r) || (r->session && r->session->link->state == LINK_FAILED)) {
                 if (!r->grace_deadline_us) /* complete, but the peer does not release a lease */
                         r->grace_deadline_us = engine_grace(r->engine);
                 return;
@@ -332,7 +332,7 @@ static void end_when_quiet(struct requester *r)
                 requester_send_done(r, 0);
                 return;
         }
-        if (r->state == REQUESTER_FAILING && !r->peer)
+        if (r->state == REQUESTER_FAILING && !r->session)
                 lose_answer(r, FERRY_E_PEER_LOST, "the link ended, and no new one was made");
         end(r);
 }
@@ -360,7 +360,7 @@ static void step(struct requester *r)
 {
         if (r->state == REQUESTER_COMPLETE || r->state == REQUESTER_FAILING)
                 end_when_quiet(r);
-        else if (r->state == REQUESTER_MOVING && peer_is_usable(r->peer))
+        else if (r->state == REQUESTER_MOVING && session_is_usable(r->session))
                 move(r);
 }
 

@@ -8,8 +8,8 @@
 #include "message/header.h"
 #include "message/stream.h"
 #include "move/engine.h"
-#include "session.h"
 #include "route.h"
+#include "session.h"
 
 /*
  * The chunks of one transfer that are in flight. The window of the link (struct transport_ops) bounds the bytes of all
@@ -67,11 +67,11 @@ enum requester_accord {
 };
 
 struct requester {
-        /* The transfer and its carrier: fixed but for the route and the peer. */
+        /* The transfer and its carrier: fixed but for the route and the session. */
         struct engine_transfer spec;
         struct route route; /* has the strings of spec.peer */
         struct engine *engine;
-        struct peer *peer; /* NULL = none yet */
+        struct session *session; /* NULL = none yet */
         enum requester_state state;
         struct stream stream;
         /* How far it is. Numbers are bytes of the transfer. */
@@ -85,18 +85,18 @@ struct requester {
         bool was_up;  /* the link was up already when it was taken */
         bool retried; /* it is on its second link */
         enum requester_accord accord;
-        bool waiting; /* listed in peer->waiting: has more to request */
+        bool waiting; /* listed in session->waiting: has more to request */
         bool marked;
         enum gpu_path gpu_path; /* the worst of its messages */
         int error;              /* 0, or why it is being ended */
         char detail[ENGINE_DETAIL_SIZE];
         /* Its share of the link, and its deadlines in us of the monotonic clock. */
-        uint64_t in_flight;           /* of its chunks, a part of peer->requested */
+        uint64_t in_flight;           /* of its chunks, a part of session->requested */
         uint64_t connect_deadline_us; /* for the peer's first message over a link that was not up */
         uint64_t grace_deadline_us;   /* 0 = none */
         struct requester *waiting_prev, *waiting_next;
         struct requester *marked_prev, *marked_next;
-        struct requester *peer_prev, *peer_next;
+        struct requester *session_prev, *session_next;
         UT_hash_handle hh; /* requesters_by_id */
 };
 
@@ -119,7 +119,7 @@ uint64_t requester_count_copied(struct message *message);
 /* Counts bytes moved and checked. */
 void requester_count_done(struct requester *requester, uint64_t bytes);
 
-/* Enter and leave peer->waiting. */
+/* Enter and leave session->waiting. */
 void requester_enqueue(struct requester *requester);
 void requester_dequeue(struct requester *requester);
 /* Takes a free chunk for the next length bytes, and counts them to the link. NULL = none is free. */
@@ -138,18 +138,18 @@ __attribute__((format(printf, 3, 4))) void requester_fail(struct requester *requ
 void requester_name_parts(struct requester *requester);
 /* Requests the next chunk. false: no chunk is free, or there is no room for a message. */
 bool requester_request_next(struct requester *requester);
-/* Has the peer's requesters send round-robin, while their shared window has room. */
-void requesters_send(struct peer *peer);
+/* Has the session's requesters send round-robin, while their shared window has room. */
+void requesters_send(struct session *session);
 /* A fragment of a WRITE was sent or confirmed: frees its chunk if that was the last. */
 void requester_chunk_written(struct requester *requester, struct chunk *chunk);
 
 /* ---- requester_reply.c: handles the messages of the responder ---- */
 
-void requester_on_data(struct peer *peer, const struct wire_header *header, struct payload *payload);
-void requester_on_ack(struct peer *peer, const struct wire_header *header, struct payload *payload);
-void requester_on_done_ack(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void requester_on_data(struct session *session, const struct wire_header *header, struct payload *payload);
+void requester_on_ack(struct session *session, const struct wire_header *header, struct payload *payload);
+void requester_on_done_ack(struct session *session, const struct wire_header *header, struct payload *payload);
 /* The responder holds a READ until its bytes arrive. */
-void requester_on_held(struct peer *peer, const struct wire_header *header);
+void requester_on_held(struct session *session, const struct wire_header *header);
 
 /* ---- requester.c: begins and ends it ---- */
 

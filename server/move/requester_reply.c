@@ -28,7 +28,7 @@ static const char *sentence_of(int error)
 /* The responder has ended, for the reason in h; the requester's own reason, if any, takes precedence. */
 static void refused(struct requester *r, const struct wire_header *h)
 {
-        int error = peer_error(h->status);
+        int error = session_error(h->status);
 
         /* A retry over a new link, and the peer does not remember the transfer's end. */
         if (r->retried && r->accord == REQUESTER_ASKS &&
@@ -43,11 +43,11 @@ static void refused(struct requester *r, const struct wire_header *h)
 }
 
 /* Finds the requester of a message; NULL when it has ended, belongs to another link, or another worker confirms. */
-static struct requester *requester_of(struct peer *peer, const struct wire_header *h)
+static struct requester *requester_of(struct session *session, const struct wire_header *h)
 {
-        struct requester *r = requester_find(peer->engine, h->transfer);
+        struct requester *r = requester_find(session->engine, h->transfer);
 
-        if (!r || r->peer != peer)
+        if (!r || r->session != session)
                 return NULL;
         /* Another worker at the address of the one in the metadata answers with its own epoch, and refuses. */
         if (h->from_epoch != r->spec.peer.epoch && h->status == 0)
@@ -117,8 +117,8 @@ static void piece_received(struct message *message)
 /* Called when the transport is about to store: the transfer may have been cancelled or ended meanwhile. */
 static bool data_begins(struct message *message)
 {
-        struct peer *peer = message->link->owner;
-        struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
+        struct session *session = message->link->owner;
+        struct requester *r = session ? requester_find(session->engine, message->transfer) : NULL;
         struct chunk *chunk = r && r->error == 0 ? window_find(&r->window, message->header.seq) : NULL;
 
         if (!chunk)
@@ -130,8 +130,8 @@ static bool data_begins(struct message *message)
 /* Hands the payload to the transport, which may store it now or later. */
 static void receive(struct requester *r, const struct wire_header *h, struct payload *payload)
 {
-        struct link *link = r->peer->link;
-        struct message *message = peer_message_new(r->peer, h, &r->stream, h->offset, r);
+        struct link *link = r->session->link;
+        struct message *message = session_message_new(r->session, h, &r->stream, h->offset, r);
 
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
@@ -155,9 +155,9 @@ static bool is_expected(const struct requester *r, const struct chunk *chunk, co
                h->length <= chunk->length - chunk->announced;
 }
 
-void requester_on_data(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_data(struct session *session, const struct wire_header *h, struct payload *payload)
 {
-        struct requester *r = requester_of(peer, h);
+        struct requester *r = requester_of(session, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_READ ? window_find(&r->window, h->seq) : NULL;
 
         if (!chunk)
@@ -176,9 +176,9 @@ void requester_on_data(struct peer *peer, const struct wire_header *h, struct pa
         receive(r, h, payload);
 }
 
-void requester_on_held(struct peer *peer, const struct wire_header *h)
+void requester_on_held(struct session *session, const struct wire_header *h)
 {
-        struct requester *r = h->status ? NULL : requester_of(peer, h);
+        struct requester *r = h->status ? NULL : requester_of(session, h);
 
         if (r && r->spec.direction == ENGINE_READ && r->next > 0 && r->state == REQUESTER_MOVING && !r->error)
                 requester_report_progress(r); /* not a stall: the peer waits for the bytes, too */
@@ -186,9 +186,9 @@ void requester_on_held(struct peer *peer, const struct wire_header *h)
 
 /* ---- ACK, DONE_ACK ---- */
 
-void requester_on_ack(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_ack(struct session *session, const struct wire_header *h, struct payload *payload)
 {
-        struct requester *r = requester_of(peer, h);
+        struct requester *r = requester_of(session, h);
         struct chunk *chunk = r && r->spec.direction == ENGINE_WRITE ? window_find(&r->window, h->seq) : NULL;
 
         if (!chunk || chunk->acked)
@@ -211,9 +211,9 @@ void requester_on_ack(struct peer *peer, const struct wire_header *h, struct pay
         requester_mark(r);
 }
 
-void requester_on_done_ack(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void requester_on_done_ack(struct session *session, const struct wire_header *h, struct payload *payload)
 {
-        struct requester *r = requester_of(peer, h);
+        struct requester *r = requester_of(session, h);
 
         if (!r || r->state == REQUESTER_COMPLETE)
                 return;

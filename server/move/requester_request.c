@@ -18,10 +18,10 @@
 /* A message without bytes of the transfer was sent, or dropped: the requester may have ended meanwhile. */
 static void request_sent(struct message *message, enum message_result result)
 {
-        struct peer *peer = message->link->owner;
-        struct requester *r = peer ? requester_find(peer->engine, message->transfer) : NULL;
+        struct session *session = message->link->owner;
+        struct requester *r = session ? requester_find(session->engine, message->transfer) : NULL;
 
-        if (r && r->peer == peer && result == MESSAGE_NO_MEMORY)
+        if (r && r->session == session && result == MESSAGE_NO_MEMORY)
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
@@ -53,7 +53,7 @@ static bool send_parts(struct requester *r, size_t first, size_t n)
         header.flags = WIRE_VERIFY | (r->spec.direction == ENGINE_WRITE ? WIRE_WRITES : 0);
         header.offset = r->spec.remote->list[first].at;
         header.length = size;
-        message = named ? peer_message_new(r->peer, &header, &named->stream, 0, named) : NULL;
+        message = named ? session_message_new(r->session, &header, &named->stream, 0, named) : NULL;
         if (!message) {
                 free(named);
                 return false;
@@ -63,7 +63,7 @@ static bool send_parts(struct requester *r, size_t first, size_t n)
         (void)stream_init(&named->stream, &named->segment, 1); /* of one segment it owns nothing */
         message->force_inline = true;
         message->done = parts_sent;
-        peer_send_message(r->peer, message);
+        session_send_message(r->session, message);
         return true;
 }
 
@@ -104,7 +104,7 @@ static struct wire_header request_header(const struct requester *r, const struct
 /* The most bytes that the next request may name. */
 static uint64_t wanted_size(const struct requester *r)
 {
-        struct link *link = r->peer->link;
+        struct link *link = r->session->link;
         const struct transport_ops *ops = link->transport->ops;
         uint64_t left = r->spec.total - r->next;
 
@@ -118,7 +118,7 @@ static uint64_t read_size(const struct requester *r)
 {
         uint64_t length = wanted_size(r);
 
-        if (r->spec.request_max && r->peer->link->transport->ops->request_size)
+        if (r->spec.request_max && r->session->link->transport->ops->request_size)
                 length = at_most(length, r->spec.request_max(r->spec.context));
         return length;
 }
@@ -133,13 +133,13 @@ static bool ask_read(struct requester *r)
         if (!chunk)
                 return false;
         header = request_header(r, chunk, chunk->offset, chunk->length);
-        message = peer_message_new(r->peer, &header, NULL, 0, NULL);
+        message = session_message_new(r->session, &header, NULL, 0, NULL);
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return true;
         }
         message->done = request_sent;
-        peer_send_message(r->peer, message);
+        session_send_message(r->session, message);
         return true;
 }
 
@@ -187,7 +187,7 @@ static void write_sent(struct message *message, enum message_result result)
 static bool send_fragment(struct requester *r, struct chunk *chunk, uint64_t offset, uint64_t length, bool force_inline)
 {
         const struct wire_header header = request_header(r, chunk, offset, length);
-        struct message *message = peer_message_new(r->peer, &header, &r->stream, offset, r);
+        struct message *message = session_message_new(r->session, &header, &r->stream, offset, r);
 
         if (!message) {
                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "out of memory");
@@ -200,7 +200,7 @@ static bool send_fragment(struct requester *r, struct chunk *chunk, uint64_t off
         if (header.flags & WIRE_FINAL)
                 r->accord = REQUESTER_ASKS;
         chunk->sends++;
-        peer_send_message(r->peer, message);
+        session_send_message(r->session, message);
         return r->error == 0;
 }
 
@@ -210,7 +210,7 @@ static bool send_fragment(struct requester *r, struct chunk *chunk, uint64_t off
  */
 static uint64_t write_size(const struct requester *r, uint64_t wanted)
 {
-        struct link *link = r->peer->link;
+        struct link *link = r->session->link;
         bool force_inline = false;
         uint64_t size = link->transport->ops->fit(link, &r->stream, r->next, wanted, &force_inline);
 
@@ -232,7 +232,7 @@ static uint64_t write_size(const struct requester *r, uint64_t wanted)
  */
 static bool ask_write(struct requester *r)
 {
-        struct link *link = r->peer->link;
+        struct link *link = r->session->link;
         const struct transport_ops *ops = link->transport->ops;
         uint64_t size = write_size(r, wanted_size(r)), fragment;
         bool must_wait = r->spec.verify && r->in_flight >= ENGINE_VERIFIED_MAX;
@@ -246,7 +246,7 @@ static bool ask_write(struct requester *r)
 
                 fragment = ops->fit(link, &r->stream, chunk->offset + sent, size - sent, &force_inline);
                 if (fragment == 0) {
-                        if (peer_is_usable(r->peer)) /* else the end of the link ends it */
+                        if (session_is_usable(r->session)) /* else the end of the link ends it */
                                 requester_fail(r, FERRY_E_TRANSFER_FAILED, "the link has no room for a whole request");
                         break;
                 }
@@ -266,22 +266,22 @@ bool requester_request_next(struct requester *r)
         return r->spec.direction == ENGINE_READ ? ask_read(r) : ask_write(r);
 }
 
-void requesters_send(struct peer *peer)
+void requesters_send(struct session *session)
 {
         const struct requester *first = NULL; /* of those that have had no room since the last request */
         struct requester *r;
 
-        while (peer_is_usable(peer) && (r = peer->waiting) && r != first) {
+        while (session_is_usable(session) && (r = session->waiting) && r != first) {
                 bool requested;
 
                 requester_dequeue(r);
-                requested = peer_has_room(peer, r->in_flight, peer->requested) && requester_request_next(r);
+                requested = session_has_room(session, r->in_flight, session->requested) && requester_request_next(r);
                 if (r->error || r->next == r->spec.total)
                         continue;
                 if (!requested && r->window.n_taken == ENGINE_WINDOW_MAX)
                         continue;  /* the next of its chunks that ends brings it back */
                 r->waiting = true; /* behind the others */
-                DL_APPEND2(peer->waiting, r, waiting_prev, waiting_next);
+                DL_APPEND2(session->waiting, r, waiting_prev, waiting_next);
                 if (requested)
                         first = NULL;
                 else if (!first) /* the next of its chunks that ends makes room, or the transport (handlers.room) */

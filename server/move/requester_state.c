@@ -77,7 +77,7 @@ void requester_send_done(struct requester *r, uint16_t flags)
         h.flags = flags;
         h.status = (uint32_t)r->error;
         h.length = r->error ? r->done : r->spec.total;
-        peer_send(r->peer, &h);
+        session_send(r->session, &h);
 }
 
 void requester_note_started(struct requester *r)
@@ -109,7 +109,7 @@ void requester_report_progress(struct requester *r)
 uint64_t requester_count_copied(struct message *message)
 {
         struct requester *r = message->owner;
-        uint64_t bytes = peer_count_copied(r->peer, message);
+        uint64_t bytes = session_count_copied(r->session, message);
 
         r->copying += bytes;
         requester_report_progress(r);
@@ -119,7 +119,7 @@ uint64_t requester_count_copied(struct message *message)
 void requester_count_done(struct requester *r, uint64_t bytes)
 {
         r->done += bytes;
-        peer_note_moved(r->peer, bytes);
+        session_note_moved(r->session, bytes);
         requester_report_progress(r);
 }
 
@@ -151,8 +151,8 @@ struct chunk *requester_take_chunk(struct requester *r, uint64_t length)
         window->n_taken++;
         r->next += length;
         r->in_flight += length;
-        r->peer->requested += length;
-        if (r->peer->link->state == LINK_UP)
+        r->session->requested += length;
+        if (r->session->link->state == LINK_UP)
                 requester_note_started(r);
         return &window->chunks[i];
 }
@@ -162,27 +162,27 @@ void requester_dequeue(struct requester *r)
         if (!r->waiting)
                 return;
         r->waiting = false;
-        DL_DELETE2(r->peer->waiting, r, waiting_prev, waiting_next);
+        DL_DELETE2(r->session->waiting, r, waiting_prev, waiting_next);
 }
 
 void requester_enqueue(struct requester *r)
 {
         if (!r->waiting) {
                 r->waiting = true;
-                DL_APPEND2(r->peer->waiting, r, waiting_prev, waiting_next);
+                DL_APPEND2(r->session->waiting, r, waiting_prev, waiting_next);
         }
-        peer_ready(r->peer);
+        session_ready(r->session);
 }
 
 void requester_release_chunk(struct requester *r, struct chunk *chunk)
 {
         r->in_flight -= chunk->length;
-        r->peer->requested -= chunk->length;
+        r->session->requested -= chunk->length;
         r->copying -= chunk->copied;
         r->window.n_taken--;
         *chunk = (struct chunk){ 0 };
-        if (r->peer->waiting)
-                peer_ready(r->peer);
+        if (r->session->waiting)
+                session_ready(r->session);
 }
 
 /*
@@ -213,10 +213,10 @@ void requester_fail(struct requester *r, int error, const char *format, ...)
                 r->grace_deadline_us = engine_grace(r->engine);
         }
         requester_set_state(r, REQUESTER_FAILING);
-        if (r->peer) {
+        if (r->session) {
                 requester_dequeue(r);
-                if (peer_is_usable(r->peer))
-                        r->peer->link->transport->ops->cancel(r->peer->link, r->spec.id);
+                if (session_is_usable(r->session))
+                        r->session->link->transport->ops->cancel(r->session->link, r->spec.id);
         }
         requester_mark(r);
 }

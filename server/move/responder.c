@@ -8,8 +8,8 @@
 
 #include "base/metrics.h"
 #include "base/util.h"
-#include "peer.h"
 #include "engine_internal.h"
+#include "peer.h"
 
 /*
  * The end of the passive side of a transfer. DONE of the requester says that it has all bytes, or why it stopped; a
@@ -57,16 +57,16 @@ int engine_error_of_peer(uint32_t reason)
 }
 
 /* Answers a DONE of a transfer without a responder. */
-static void answer_late_done(struct peer *peer, const struct wire_header *h)
+static void answer_late_done(struct session *session, const struct wire_header *h)
 {
-        const struct tombstone *tombstone = tombstone_find(peer->engine, h->transfer);
+        const struct tombstone *tombstone = tombstone_find(session->engine, h->transfer);
         int status = tombstone ? tombstone->wire_error : FERRY_E_STALE_METADATA;
 
         /* Its first request may come later: it must not claim then. */
         if (!tombstone && h->status != 0)
-                tombstone_add(peer->engine, h->transfer, FERRY_E_CANCELLED_BY_PEER);
+                tombstone_add(session->engine, h->transfer, FERRY_E_CANCELLED_BY_PEER);
         if (!(h->flags & WIRE_QUIET))
-                responder_refuse(peer, h, WIRE_DONE_ACK, status);
+                responder_refuse(session, h, WIRE_DONE_ACK, status);
 }
 
 /*
@@ -82,18 +82,18 @@ static bool has_all(const struct responder *r)
         return r->answered >= r->request.total;
 }
 
-void responder_on_done(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_done(struct session *session, const struct wire_header *h, struct payload *payload)
 {
         bool quiet = (h->flags & WIRE_QUIET) != 0;
-        struct responder *r = responder_find(peer->engine, h->transfer);
+        struct responder *r = responder_find(session->engine, h->transfer);
 
         if (!r) {
-                answer_late_done(peer, h);
+                answer_late_done(session, h);
                 return;
         }
-        if (r->peer != peer || r->request.operation != h->operation || !ferry_key_equal(r->request.key, h->key)) {
+        if (r->session != session || r->request.operation != h->operation || !ferry_key_equal(r->request.key, h->key)) {
                 if (!quiet)
-                        responder_refuse(peer, h, WIRE_DONE_ACK, FERRY_E_PEER_REFUSED);
+                        responder_refuse(session, h, WIRE_DONE_ACK, FERRY_E_PEER_REFUSED);
                 return;
         }
         r->done_received = true;
@@ -124,21 +124,21 @@ void responder_on_done(struct peer *peer, const struct wire_header *h, struct pa
  */
 static void end(struct responder *r)
 {
-        struct engine *engine = r->peer->engine;
+        struct engine *engine = r->session->engine;
         struct engine_outcome outcome = { .error = r->error, .bytes = r->error ? r->reported : r->bytes };
         struct wire_header done = answer_header(&r->request, WIRE_DONE_ACK);
 
         responder_set_state(r, RESPONDER_ENDED);
         if (outcome.bytes > 0)
-                peer_name_transport(r->peer, r->gpu_path, outcome.transport);
+                session_name_transport(r->session, r->gpu_path, outcome.transport);
         (void)text_copy(outcome.detail, sizeof(outcome.detail), r->detail);
-        contact_count(r->peer->contact, &outcome);
+        peer_count(r->session->peer, &outcome);
         tombstone_add(engine, r->request.transfer, r->wire_error);
         responder_stop_pending(r);
         if (r->hh.tbl)
                 HASH_DEL(engine->responders_by_transfer, r);
-        DL_DELETE2(r->peer->responders, r, peer_prev, peer_next);
-        r->peer->n_transfers--;
+        DL_DELETE2(r->session->responders, r, session_prev, session_next);
+        r->session->n_transfers--;
         metric_add(engine->metric_claims, -1);
         r->claim.ended(r->claim.context, &outcome);
         engine->wake_due = true;
@@ -146,9 +146,9 @@ static void end(struct responder *r)
         if (r->wants_done_ack || (r->error && !r->done_received)) {
                 done.status = (uint32_t)r->wire_error;
                 done.length = r->bytes;
-                peer_send(r->peer, &done);
+                session_send(r->session, &done);
         }
-        peer_released(r->peer);
+        session_released(r->session);
         stream_clear(&r->stream);
         free(r->named);
         free(r->parts);
@@ -163,10 +163,10 @@ static void step(struct responder *r)
         if (r->state != RESPONDER_COMPLETE && r->state != RESPONDER_FAILING)
                 return;
         /* A link that has failed may still bring bytes until it has ended. */
-        if (r->in_flight == 0 && r->peer->link->state != LINK_FAILED)
+        if (r->in_flight == 0 && r->session->link->state != LINK_FAILED)
                 end(r);
         else if (!r->grace_deadline_us) /* complete, but the peer does not release a lease */
-                r->grace_deadline_us = engine_grace(r->peer->engine);
+                r->grace_deadline_us = engine_grace(r->session->engine);
 }
 
 bool responders_step(struct engine *engine)
@@ -189,13 +189,13 @@ void responder_tick(struct responder *r, uint64_t now_us)
                 if (now_us >= r->held_us + ENGINE_TICK_MS * UINT64_C(500)) /* each regular tick */
                         responder_send_held(r, r->reads[r->first_read].seq);
         }
-        engine_tick_before(r->peer->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
+        engine_tick_before(r->session->engine, r->grace_deadline_us > now_us ? r->grace_deadline_us : 0);
         if (!r->grace_deadline_us || now_us < r->grace_deadline_us)
                 return;
         r->grace_deadline_us = 0;
         lose_done(r, FERRY_E_PEER_LOST, "the peer did not say whether it has the bytes");
         if (r->in_flight > 0)
-                peer_fail(r->peer, FERRY_E_PEER_LOST, "an ended transfer did not come to rest");
+                session_fail(r->session, FERRY_E_PEER_LOST, "an ended transfer did not come to rest");
         responder_mark(r);
 }
 
@@ -217,10 +217,10 @@ static enum engine_direction direction_of(const struct wire_header *h)
  * Claims the operation, and makes the responder. Returns 0, or the FERRY_E_* that the peer is told. Without memory for
  * the tables the responder fails like any other, so that the claim's ended() is called.
  */
-static int claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
+static int claim(struct session *session, const struct wire_header *h, struct responder **ret)
 {
-        struct engine *engine = peer->engine;
-        const struct engine_peer_view *view = peer->contact ? &peer->contact->view : NULL;
+        struct engine *engine = session->engine;
+        const struct engine_peer_view *view = session->peer ? &session->peer->view : NULL;
         struct engine_claim_request request = {
                 .operation = h->operation,
                 .transfer = h->transfer,
@@ -248,13 +248,13 @@ static int claim(struct peer *peer, const struct wire_header *h, struct responde
                 return error > 0 ? error : FERRY_E_TRANSFER_FAILED;
         }
         engine->wake_due = true;
-        r->peer = peer;
+        r->session = session;
         r->number = ++engine->n_responders;
         r->request = *h;
         r->direction = request.direction;
         HASH_ADD(hh, engine->responders_by_transfer, request.transfer, sizeof(h->transfer), r);
-        DL_APPEND2(peer->responders, r, peer_prev, peer_next);
-        peer->n_transfers++;
+        DL_APPEND2(session->responders, r, session_prev, session_next);
+        session->n_transfers++;
         metric_add(engine->metric_claims, 1);
         if (!r->hh.tbl || stream_init(&r->stream, r->claim.segments, r->claim.n_segments) < 0) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
@@ -277,12 +277,12 @@ static bool is_in_order(const struct responder *r, const struct wire_header *h)
         return ((h->flags & WIRE_PARTED) != 0) == parted && parted == (r->parts != NULL);
 }
 
-int responder_claim(struct peer *peer, const struct wire_header *h, struct responder **ret)
+int responder_claim(struct session *session, const struct wire_header *h, struct responder **ret)
 {
-        struct responder *r = responder_find(peer->engine, h->transfer);
+        struct responder *r = responder_find(session->engine, h->transfer);
 
         if (!r) {
-                const struct tombstone *tombstone = tombstone_find(peer->engine, h->transfer);
+                const struct tombstone *tombstone = tombstone_find(session->engine, h->transfer);
 
                 if (tombstone)
                         return tombstone->wire_error ? tombstone->wire_error : FERRY_E_ALREADY_CLAIMED;
@@ -290,13 +290,13 @@ int responder_claim(struct peer *peer, const struct wire_header *h, struct respo
                         return FERRY_E_STALE_METADATA;
                 if (h->type != WIRE_PARTS && h->total != h->whole)
                         return FERRY_E_SIZE_MISMATCH;
-                if (peer->engine->stopping)
+                if (session->engine->stopping)
                         return FERRY_E_CANCELLED_BY_PEER;
-                return claim(peer, h, ret);
+                return claim(session, h, ret);
         }
         if (r->request.operation != h->operation || !ferry_key_equal(r->request.key, h->key))
                 return FERRY_E_PEER_REFUSED;
-        if (r->peer != peer)
+        if (r->session != session)
                 return FERRY_E_PEER_LOST; /* the requester has lost the link of its claim, and tries another one */
         if (r->direction != direction_of(h))
                 return FERRY_E_KIND_MISMATCH;
@@ -373,17 +373,17 @@ static int name_parts(struct responder *r, const uint8_t *bytes, size_t size)
         return r->named_bytes == r->request.total ? take_parts(r) : FERRY_E_SIZE_MISMATCH;
 }
 
-void responder_on_parts(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_parts(struct session *session, const struct wire_header *h, struct payload *payload)
 {
-        const struct tombstone *tombstone = tombstone_find(peer->engine, h->transfer);
+        const struct tombstone *tombstone = tombstone_find(session->engine, h->transfer);
         struct responder *r = NULL;
         int error;
 
         if (tombstone && !tombstone->wire_error)
                 return; /* again, over a new link, before a WRITE that has completed it and is confirmed again */
-        error = is_whole(h, payload) ? responder_claim(peer, h, &r) : FERRY_E_CHECKSUM_MISMATCH;
+        error = is_whole(h, payload) ? responder_claim(session, h, &r) : FERRY_E_CHECKSUM_MISMATCH;
         if (error) {
-                responder_refuse(peer, h, WIRE_DONE_ACK, error);
+                responder_refuse(session, h, WIRE_DONE_ACK, error);
                 return;
         }
         if (h->offset != r->named_bytes || r->parts)

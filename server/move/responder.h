@@ -12,7 +12,7 @@
 /*
  * The passive side of one transfer, a claim of an operation, and what its parts share: responder.c begins and ends it,
  * responder_requests.c answers READs and WRITEs. It uses the operation's own list of memory; an address never comes
- * from the wire. Each request carries the full authority (operation, key), so there is no session; the first one
+ * from the wire. Each request carries the full authority (operation, key), so no session has any; the first one
  * claims. Thread: the holder of the progress lock.
  */
 
@@ -35,7 +35,7 @@ struct responder_read {
 
 struct responder {
         /* The transfer's identity: fixed from the claim on. */
-        struct peer *peer;
+        struct session *session;
         enum responder_state state; /* responder_set_state */
         uint64_t number;            /* unique in this engine, unlike the transfer's id, which the peer chooses */
         struct wire_header request; /* that claimed: operation, key and sizes of the transfer */
@@ -57,11 +57,11 @@ struct responder {
         /* Messages under way, and requests that wait. */
         unsigned in_flight;                             /* sends and receives whose memory a transport may touch */
         unsigned n_receives;                            /* WRITEs whose bytes a transport fetches, or will */
-        uint64_t sending;                               /* of its sends, a part of peer->served */
+        uint64_t sending;                               /* of its sends, a part of session->served */
         uint64_t held_us;                               /* when the requester was last told that a READ is held */
         struct responder_read reads[ENGINE_WINDOW_MAX]; /* a ring of those that wait */
         unsigned first_read, n_reads;
-        bool pending; /* listed in peer->pending: has READs to answer */
+        bool pending; /* listed in session->pending: has READs to answer */
         bool held;    /* listed in engine->held_responders: the next READ waits for bytes */
         /* The end. */
         bool done_received, wants_done_ack; /* DONE came; it asked for a DONE_ACK */
@@ -74,7 +74,7 @@ struct responder {
         struct responder *marked_prev, *marked_next;
         struct responder *pending_prev, *pending_next;
         struct responder *held_prev, *held_next;
-        struct responder *peer_prev, *peer_next;
+        struct responder *session_prev, *session_next;
         UT_hash_handle hh; /* responders_by_transfer */
 };
 
@@ -86,7 +86,7 @@ void responder_mark(struct responder *responder);
 struct responder *responder_find(struct engine *engine, uint64_t transfer);
 
 /* Refuses a request, which need not have a responder: status is FERRY_E_*. */
-void responder_refuse(struct peer *peer, const struct wire_header *request, enum wire_type type, int status);
+void responder_refuse(struct session *session, const struct wire_header *request, enum wire_type type, int status);
 
 void responder_report_progress(struct responder *responder);
 /* A message of it has ended: notes its GPU path, and fails if this worker is short of memory or cannot copy its own. */
@@ -95,7 +95,7 @@ void responder_note_message(struct responder *responder, const struct message *m
 void responder_count_copied(struct message *message);
 /* Counts moved bytes. */
 void responder_add_progress(struct responder *responder, uint64_t bytes);
-/* Takes it off peer->pending: it has no READ left. */
+/* Takes it off session->pending: it has no READ left. */
 void responder_stop_pending(struct responder *responder);
 /* Notes whether its next READ waits for bytes. */
 void responder_set_held(struct responder *responder, bool held);
@@ -107,7 +107,7 @@ void responder_fail(struct responder *responder, int error, int wire_error, cons
 
 /* ---- responder.c: its end ---- */
 
-void responder_on_done(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void responder_on_done(struct session *session, const struct wire_header *header, struct payload *payload);
 /* The link has ended. */
 void responder_link_ended(struct responder *responder, int error, const char *detail);
 void responder_tick(struct responder *responder, uint64_t now_us);
@@ -116,21 +116,21 @@ bool responders_step(struct engine *engine);
 
 /* ---- responder.c: its begin ---- */
 
-void responder_on_parts(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void responder_on_parts(struct session *session, const struct wire_header *header, struct payload *payload);
 /*
  * Finds the responder of a request; the first request of a transfer claims the operation and makes one. 0, or the
  * FERRY_E_* to answer.
  */
-int responder_claim(struct peer *peer, const struct wire_header *header, struct responder **ret);
+int responder_claim(struct session *session, const struct wire_header *header, struct responder **ret);
 
 /* ---- responder_requests.c: READs (a responder sends bytes) and WRITEs (it receives bytes) ---- */
 
-void responder_on_read(struct peer *peer, const struct wire_header *header, struct payload *payload);
-/* The link may have room: answers READs of the peer's responders. */
-void responders_send(struct peer *peer);
+void responder_on_read(struct session *session, const struct wire_header *header, struct payload *payload);
+/* The link may have room: answers READs of the session's responders. */
+void responders_send(struct session *session);
 /* Bytes may have arrived: retries the held READs. */
 void responders_retry_held(struct engine *engine);
 
-void responder_on_write(struct peer *peer, const struct wire_header *header, struct payload *payload);
+void responder_on_write(struct session *session, const struct wire_header *header, struct payload *payload);
 
 #endif

@@ -22,9 +22,9 @@ static void data_sent(struct message *message, enum message_result result)
         r->in_flight--;
         r->copying -= message->counted;
         r->sending -= message->length;
-        r->peer->served -= message->length;
-        if (r->peer->pending)
-                peer_ready(r->peer);
+        r->session->served -= message->length;
+        if (r->session->pending)
+                session_ready(r->session);
         if (untold && (message->header.flags & WIRE_FINAL) && r->state == RESPONDER_SERVED)
                 responder_set_state(r, r->error ? RESPONDER_FAILING : RESPONDER_SERVING);
         responder_note_message(r, message, result);
@@ -55,7 +55,7 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
                 header.flags |= WIRE_VERIFY;
         if (length == r->request.total && length <= WIRE_INLINE_MAX)
                 header.flags |= WIRE_FINAL;
-        message = peer_message_new(r->peer, &header, &r->stream, header.offset, r);
+        message = session_message_new(r->session, &header, &r->stream, header.offset, r);
         if (!message) {
                 responder_fail(r, FERRY_E_TRANSFER_FAILED, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
@@ -69,8 +69,8 @@ static void send_data(struct responder *r, const struct responder_read *read, ui
         r->answered += length;
         r->in_flight++;
         r->sending += length;
-        r->peer->served += length;
-        peer_send_message(r->peer, message);
+        r->session->served += length;
+        session_send_message(r->session, message);
 }
 
 /* How many of a READ's remaining bytes can be sent now. */
@@ -100,16 +100,16 @@ static bool is_full(const struct responder *r)
 static bool must_wait(const struct responder *r, const struct responder_read *read)
 {
         return (read->sent == 0 && is_full(r)) || (read->verify && r->sending >= ENGINE_VERIFIED_MAX) ||
-               !peer_has_room(r->peer, r->sending, r->peer->served);
+               !session_has_room(r->session, r->sending, r->session->served);
 }
 
 /* Answers READs while the link has room and the bytes are there. */
 static void answer_reads(struct responder *r)
 {
-        struct link *link = r->peer->link;
+        struct link *link = r->session->link;
         const struct transport_ops *ops = link->transport->ops;
 
-        while (r->n_reads > 0 && r->state == RESPONDER_SERVING && peer_is_usable(r->peer)) {
+        while (r->n_reads > 0 && r->state == RESPONDER_SERVING && session_is_usable(r->session)) {
                 struct responder_read *read = &r->reads[r->first_read];
                 bool force_inline = false;
                 uint64_t fragment;
@@ -136,11 +136,11 @@ static void answer_reads(struct responder *r)
                 responder_stop_pending(r);
 }
 
-void responders_send(struct peer *peer)
+void responders_send(struct session *session)
 {
         struct responder *r, *next;
 
-        DL_FOREACH_SAFE2 (peer->pending, r, next, pending_next)
+        DL_FOREACH_SAFE2 (session->pending, r, next, pending_next)
                 answer_reads(r);
 }
 
@@ -155,7 +155,7 @@ static void queue_read(struct responder *r, const struct responder_read *read)
         r->reads[(r->first_read + r->n_reads++) % ENGINE_WINDOW_MAX] = *read;
         if (!r->pending) {
                 r->pending = true;
-                DL_APPEND2(r->peer->pending, r, pending_prev, pending_next);
+                DL_APPEND2(r->session->pending, r, pending_prev, pending_next);
         }
         answer_reads(r);
         if (r->held)
@@ -167,10 +167,10 @@ void responders_retry_held(struct engine *engine)
         struct responder *r;
 
         DL_FOREACH2 (engine->held_responders, r, held_next)
-                peer_ready(r->peer);
+                session_ready(r->session);
 }
 
-void responder_on_read(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_read(struct session *session, const struct wire_header *h, struct payload *payload)
 {
         struct responder_read read = {
                 .seq = h->seq,
@@ -179,10 +179,10 @@ void responder_on_read(struct peer *peer, const struct wire_header *h, struct pa
                 .length = h->length,
         };
         struct responder *r = NULL;
-        int error = responder_claim(peer, h, &r);
+        int error = responder_claim(session, h, &r);
 
         if (error) {
-                responder_refuse(peer, h, WIRE_DATA, error);
+                responder_refuse(session, h, WIRE_DATA, error);
                 return;
         }
         if (h->length > WIRE_INLINE_MAX || r->n_reads > 0 || is_full(r) || r->claim.available)
@@ -229,7 +229,7 @@ static void stored(struct responder *r, const struct wire_header *write)
                 responder_set_state(r, RESPONDER_COMPLETE);
         }
         if (ack.status || !(write->flags & WIRE_MORE))
-                peer_send(r->peer, &ack);
+                session_send(r->session, &ack);
         responder_mark(r);
 }
 
@@ -254,8 +254,8 @@ static void write_received(struct message *message, enum message_result result)
 static bool write_begins(struct message *message)
 {
         struct link *link = message->link;
-        struct peer *peer = link->owner;
-        struct responder *r = peer ? responder_find(peer->engine, message->transfer) : NULL;
+        struct session *session = link->owner;
+        struct responder *r = session ? responder_find(session->engine, message->transfer) : NULL;
 
         /* The peer chooses transfer ids, and may have reused this one: then owner and memory are another responder's.
          */
@@ -267,40 +267,40 @@ static bool write_begins(struct message *message)
 
 /* A WRITE that was the whole transfer and has completed it comes again, over a new link: its ACK was lost with the old.
  */
-static bool confirm_again(struct peer *peer, const struct wire_header *h)
+static bool confirm_again(struct session *session, const struct wire_header *h)
 {
-        const struct tombstone *tombstone = tombstone_find(peer->engine, h->transfer);
+        const struct tombstone *tombstone = tombstone_find(session->engine, h->transfer);
 
         if (!tombstone || tombstone->wire_error || !(h->flags & WIRE_FINAL) || h->length != h->total)
                 return false;
-        peer_answer(peer, h, WIRE_ACK, WIRE_FINAL, 0);
+        session_answer(session, h, WIRE_ACK, WIRE_FINAL, 0);
         return true;
 }
 
 /* Refuses a WRITE, and fails its responder. */
 static void fail_write(struct responder *r, const struct wire_header *h, int wire_error, const char *detail)
 {
-        responder_refuse(r->peer, h, WIRE_ACK, wire_error);
+        responder_refuse(r->session, h, WIRE_ACK, wire_error);
         responder_fail(r, FERRY_E_TRANSFER_FAILED, wire_error, detail);
 }
 
-void responder_on_write(struct peer *peer, const struct wire_header *h, struct payload *payload)
+void responder_on_write(struct session *session, const struct wire_header *h, struct payload *payload)
 {
         struct responder *r = NULL;
         struct message *message;
-        int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : responder_claim(peer, h, &r);
+        int error = payload->length != h->length ? FERRY_E_TRANSFER_FAILED : responder_claim(session, h, &r);
 
-        if (error && confirm_again(peer, h))
+        if (error && confirm_again(session, h))
                 return;
         if (error) {
-                responder_refuse(peer, h, WIRE_ACK, error);
+                responder_refuse(session, h, WIRE_ACK, error);
                 return;
         }
         if (!payload->bytes && r->n_receives == ENGINE_WINDOW_MAX) {
                 fail_write(r, h, FERRY_E_LIMIT_REACHED, "the peer wrote more chunks at once than allowed");
                 return;
         }
-        message = peer_message_new(peer, h, &r->stream, h->offset, r);
+        message = session_message_new(session, h, &r->stream, h->offset, r);
         if (!message) {
                 fail_write(r, h, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
@@ -311,5 +311,5 @@ void responder_on_write(struct peer *peer, const struct wire_header *h, struct p
         message->piece_done = responder_count_copied;
         message->done = write_received;
         message->responder = r->number;
-        peer->link->transport->ops->receive(peer->link, message, payload);
+        session->link->transport->ops->receive(session->link, message, payload);
 }

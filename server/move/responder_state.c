@@ -67,7 +67,7 @@ void responder_mark(struct responder *r)
         if (r->marked)
                 return;
         r->marked = true;
-        DL_APPEND2(r->peer->engine->marked_responders, r, marked_prev, marked_next);
+        DL_APPEND2(r->session->engine->marked_responders, r, marked_prev, marked_next);
 }
 
 struct responder *responder_find(struct engine *engine, uint64_t transfer)
@@ -80,10 +80,10 @@ struct responder *responder_find(struct engine *engine, uint64_t transfer)
 
 /* ---- answers ---- */
 
-void responder_refuse(struct peer *peer, const struct wire_header *request, enum wire_type type, int status)
+void responder_refuse(struct session *session, const struct wire_header *request, enum wire_type type, int status)
 {
-        metric_add(peer->engine->metric_refused, 1);
-        peer_answer(peer, request, type, 0, status);
+        metric_add(session->engine->metric_refused, 1);
+        session_answer(session, request, type, 0, status);
 }
 
 /* ---- progress ---- */
@@ -108,14 +108,14 @@ void responder_count_copied(struct message *message)
 {
         struct responder *r = message->owner;
 
-        r->copying += peer_count_copied(r->peer, message);
+        r->copying += session_count_copied(r->session, message);
         responder_report_progress(r);
 }
 
 void responder_add_progress(struct responder *r, uint64_t bytes)
 {
         r->bytes = at_most(r->bytes + bytes, r->request.total);
-        peer_note_moved(r->peer, bytes);
+        session_note_moved(r->session, bytes);
         responder_report_progress(r);
 }
 
@@ -125,9 +125,9 @@ void responder_set_held(struct responder *r, bool held)
                 return;
         r->held = held;
         if (held)
-                DL_APPEND2(r->peer->engine->held_responders, r, held_prev, held_next);
+                DL_APPEND2(r->session->engine->held_responders, r, held_prev, held_next);
         else
-                DL_DELETE2(r->peer->engine->held_responders, r, held_prev, held_next);
+                DL_DELETE2(r->session->engine->held_responders, r, held_prev, held_next);
 }
 
 void responder_send_held(struct responder *r, uint32_t seq)
@@ -136,7 +136,7 @@ void responder_send_held(struct responder *r, uint32_t seq)
 
         r->held_us = clock_now_us();
         h.seq = seq;
-        peer_send(r->peer, &h);
+        session_send(r->session, &h);
 }
 
 void responder_stop_pending(struct responder *r)
@@ -145,7 +145,7 @@ void responder_stop_pending(struct responder *r)
         if (!r->pending)
                 return;
         r->pending = false;
-        DL_DELETE2(r->peer->pending, r, pending_prev, pending_next);
+        DL_DELETE2(r->session->pending, r, pending_prev, pending_next);
 }
 
 /* ---- failing ---- */
@@ -157,12 +157,12 @@ void responder_fail(struct responder *r, int error, int wire_error, const char *
         r->error = error;
         r->wire_error = wire_error;
         (void)text_copy(r->detail, sizeof(r->detail), detail);
-        r->grace_deadline_us = engine_grace(r->peer->engine);
+        r->grace_deadline_us = engine_grace(r->session->engine);
         r->n_reads = 0;
         responder_stop_pending(r);
         if (r->state == RESPONDER_SERVING) /* else DONE decides, the end of the one message, or the grace time */
                 responder_set_state(r, RESPONDER_FAILING);
-        if (peer_is_usable(r->peer))
-                r->peer->link->transport->ops->cancel(r->peer->link, r->request.transfer);
+        if (session_is_usable(r->session))
+                r->session->link->transport->ops->cancel(r->session->link, r->request.transfer);
         responder_mark(r);
 }

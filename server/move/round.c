@@ -4,12 +4,12 @@
 #include "base/clock.h"
 #include "command.h"
 #include "connect.h"
-#include "peer.h"
 #include "engine_internal.h"
-#include "session.h"
+#include "peer.h"
 #include "requester.h"
 #include "resolver.h"
 #include "responder.h"
+#include "session.h"
 
 /*
  * One round of the engine: commands, steps, messages, steps, deadlines, steps, then the waiters of operations.
@@ -96,10 +96,10 @@ static void run_command(struct engine *engine, const struct command *command)
                 resolved(engine, command->resolution);
                 break;
         case COMMAND_LIST_PEERS:
-                contacts_list(engine, command->page);
+                peers_list(engine, command->page);
                 break;
         case COMMAND_NOTE_HTTP:
-                contact_note_http(engine, command->note);
+                peer_note_http(engine, command->note);
                 free(command->note);
                 break;
         case COMMAND_STOP:
@@ -137,20 +137,20 @@ static bool run_transports(struct engine *engine)
         return any;
 }
 
-/* Sends to peers that may have room again: answers first, since requesters elsewhere wait for them. */
-static bool run_peers(struct engine *engine)
+/* Sends over links that may have room again: answers first, since requesters elsewhere wait for them. */
+static bool run_sessions(struct engine *engine)
 {
-        struct peer *peer;
+        struct session *session;
         bool any = false;
 
-        while ((peer = engine->ready_peers)) {
-                DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
-                peer->ready = false;
+        while ((session = engine->ready_sessions)) {
+                DL_DELETE2(engine->ready_sessions, session, ready_prev, ready_next);
+                session->ready = false;
                 any = true;
-                if (!peer_is_usable(peer))
+                if (!session_is_usable(session))
                         continue;
-                responders_send(peer);
-                requesters_send(peer);
+                responders_send(session);
+                requesters_send(session);
         }
         return any;
 }
@@ -163,7 +163,7 @@ static bool run_steps(struct engine *engine)
         do {
                 more = requesters_step(engine);
                 more |= responders_step(engine);
-                more |= run_peers(engine);
+                more |= run_sessions(engine);
                 any |= more;
         } while (more && !atomic_load(&engine->commands_waiting)); /* a cancel waits for nothing but what is begun */
         return any;
@@ -186,7 +186,7 @@ static void tick(struct engine *engine, uint64_t now_us)
         HASH_ITER (hh, engine->responders_by_transfer, p, p_next)
                 responder_tick(p, now_us);
         connect_requests_tick(engine, now_us);
-        peers_close_idle(engine, now_us);
+        sessions_close_idle(engine, now_us);
 }
 
 static void wake_waiters(struct engine *engine)
@@ -207,7 +207,7 @@ bool round_run(struct engine *engine, uint64_t *ret_now_us)
         moved |= run_steps(engine); /* first send what commands have started */
         moved |= run_transports(engine);
         moved |= run_steps(engine);
-        peers_sweep(engine);
+        sessions_sweep(engine);
         *ret_now_us = clock_now_us();
         tick(engine, *ret_now_us);
         moved |= run_steps(engine);
@@ -222,7 +222,8 @@ bool round_is_moving(const struct engine *engine)
 
 bool round_is_pending(const struct engine *engine)
 {
-        return engine->peers_ended || engine->ready_peers || engine->marked_requesters || engine->marked_responders;
+        return engine->sessions_ended || engine->ready_sessions || engine->marked_requesters ||
+               engine->marked_responders;
 }
 
 uint64_t round_deadline(const struct engine *engine, uint64_t now_us)
@@ -231,7 +232,7 @@ uint64_t round_deadline(const struct engine *engine, uint64_t now_us)
 
         if (round_is_moving(engine))
                 deadline_us = engine->tick_us;
-        else if (engine->peers_by_address)
+        else if (engine->sessions_by_address)
                 deadline_us = now_us + ENGINE_IDLE_US;
         for (size_t i = 0; i < engine->n_transports; i++) {
                 uint64_t theirs = engine->transports[i]->ops->deadline(engine->transports[i]);

@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/util.h"
-#include "peer.h"
 #include "engine_internal.h"
+#include "peer.h"
 #include "session.h"
 
 /*
@@ -48,10 +48,10 @@ static const char *local_reason(int error)
 }
 
 /*
- * Opens a link, and enters it in the contact. NULL with -errno; a link that was opened already fails then, and the
+ * Opens a link, and enters it in the peer. NULL with -errno; a link that was opened already fails then, and the
  * transport reports its end as any other's.
  */
-static struct peer *open_peer(struct transport *transport, const struct route *route, int *ret_error)
+static struct session *open_session(struct transport *transport, const struct route *route, int *ret_error)
 {
         struct engine *engine = transport->handlers.context;
         const struct transport_peer where = {
@@ -60,45 +60,46 @@ static struct peer *open_peer(struct transport *transport, const struct route *r
                 .address_length = route->resolved.length,
         };
         struct link *link = transport->ops->connect(transport, &where, ret_error);
-        struct peer *peer;
+        struct session *session;
 
         if (!link)
                 return NULL;
-        peer = peer_new(engine, link);
-        if (!peer) {
+        session = session_new(engine, link);
+        if (!session) {
                 transport->ops->fail(link, FERRY_E_TRANSFER_FAILED, "out of memory");
                 *ret_error = -ENOMEM;
                 return NULL;
         }
-        contact_add_link(contact_get(engine, &route->peer), peer);
-        return peer;
+        peer_add_link(peer_get(engine, &route->peer), session);
+        return session;
 }
 
 /* The local transport's link to the worker that was opened here; NULL = none is usable. */
-static struct peer *find_local(struct engine *engine, uint64_t epoch)
+static struct session *find_local(struct engine *engine, uint64_t epoch)
 {
-        const struct contact *contact = contact_find(engine, epoch);
-        struct peer *peer = contact ? contact->peers : NULL;
+        const struct peer *peer = peer_find(engine, epoch);
+        struct session *session = peer ? peer->sessions : NULL;
 
-        while (peer && (peer->link->transport != engine->local || peer->link->accepted || !peer_is_usable(peer)))
-                peer = peer->contact_next;
-        return peer;
+        while (session &&
+               (session->link->transport != engine->local || session->link->accepted || !session_is_usable(session)))
+                session = session->peer_next;
+        return session;
 }
 
-static bool is_up(const struct peer *peer)
+static bool is_up(const struct session *session)
 {
-        return peer && peer->link->state == LINK_UP;
+        return session && session->link->state == LINK_UP;
 }
 
 /* Whether to leave out a transport, since its path has failed lately. Notes that it is time to try that again. */
 static bool avoids(struct engine *engine, struct route *route, const struct transport *transport)
 {
-        struct contact *contact = route->insists ? NULL : contact_find(engine, route->peer.epoch);
-        struct path *path = contact ? &contact->paths[transport->index] : NULL;
+        struct peer *peer = route->insists ? NULL : peer_find(engine, route->peer.epoch);
+        struct path *path = peer ? &peer->paths[transport->index] : NULL;
 
         if (!path || path->state == PATH_OPEN)
                 return false;
-        if (contact_get(engine, &route->peer) && path->state == PATH_OPEN) /* it has another address */
+        if (peer_get(engine, &route->peer) && path->state == PATH_OPEN) /* it has another address */
                 return false;
         if (path_begin_probe(path))
                 route->probes |= 1u << transport->index;
@@ -109,9 +110,9 @@ static bool avoids(struct engine *engine, struct route *route, const struct tran
  * Finds or opens a link of the local transport. others: something else is left if its path was shut lately. NULL with
  * *ret_why.
  */
-static struct peer *take_local(struct engine *engine, struct route *route, bool others, const char **ret_why)
+static struct session *take_local(struct engine *engine, struct route *route, bool others, const char **ret_why)
 {
-        struct peer *peer;
+        struct session *session;
         int error = 0;
 
         *ret_why = NULL;
@@ -121,18 +122,18 @@ static struct peer *take_local(struct engine *engine, struct route *route, bool 
                 *ret_why = "the local transport is off (--local)";
         if (*ret_why)
                 return NULL;
-        peer = find_local(engine, route->peer.epoch);
-        if (is_up(peer))
-                return peer;
+        session = find_local(engine, route->peer.epoch);
+        if (is_up(session))
+                return session;
         if (others && avoids(engine, route, engine->local)) {
-                *ret_why = contact_shm_shut;
+                *ret_why = peer_shm_shut;
                 return NULL;
         }
-        if (!peer)
-                peer = open_peer(engine->local, route, &error);
-        if (!peer)
+        if (!session)
+                session = open_session(engine->local, route, &error);
+        if (!session)
                 *ret_why = local_reason(error);
-        return peer;
+        return session;
 }
 
 /* NULL = it is being resolved. */
@@ -153,36 +154,36 @@ static const char *unresolved_reason(int error)
 }
 
 /* Finds or opens a link of UCX. NULL with *ret_why, or without where the name is being resolved. */
-static struct peer *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
+static struct session *take_ucx(struct engine *engine, struct route *route, const char **ret_why)
 {
         /* UCX cannot connect to another family than that of the network transport's address. */
         const int family = engine->facts.data_address[0] == '[' ? AF_INET6 : AF_INET;
-        struct peer *peer = peer_find(engine, route->data);
+        struct session *session = session_find(engine, route->data);
         int error = 0;
 
         *ret_why = NULL;
-        if (is_up(peer))
-                return peer;
+        if (is_up(session))
+                return session;
         if (route->has_fallback && avoids(engine, route, engine->ucx)) {
-                *ret_why = contact_ucx_shut;
+                *ret_why = peer_ucx_shut;
                 return NULL;
         }
-        if (peer)
-                return peer;
+        if (session)
+                return session;
         if (route->resolved.length == 0)
                 error = resolver_ask(engine, route->data, family, &route->resolved);
         if (error < 0) {
                 *ret_why = unresolved_reason(error);
                 return NULL;
         }
-        peer = open_peer(engine->ucx, route, &error);
-        if (peer)
-                peer_index(peer, route->data);
+        session = open_session(engine->ucx, route, &error);
+        if (session)
+                session_index(session, route->data);
         else
                 *ret_why = error == -ENETDOWN
                                    ? "the network transport of this worker waits for its address (--data-listen)"
                                    : "cannot connect to the peer's network address";
-        return peer;
+        return session;
 }
 
 /* Why the network transport is not tried; NULL = it is. */
@@ -202,17 +203,17 @@ bool route_has_network(const struct engine *engine, const struct route *route)
         return !why_not_ucx(engine, route);
 }
 
-/* A restriction by "transports" is no reason where a better one is known. contact may be NULL. */
-static void note_reasons(struct contact *contact, const struct route *route, const char *no_shm, const char *no_ucx)
+/* A restriction by "transports" is no reason where a better one is known. peer may be NULL. */
+static void note_reasons(struct peer *peer, const struct route *route, const char *no_shm, const char *no_ucx)
 {
-        bool known = contact && contact->no_shm;
+        bool known = peer && peer->no_shm;
 
-        if (!contact)
+        if (!peer)
                 return;
         if (!known || !route->carriers || (route->carriers & ENGINE_CARRIER_SHM))
-                contact->no_shm = no_shm;
+                peer->no_shm = no_shm;
         if (!known || !route->carriers || (route->carriers & ENGINE_CARRIER_UCX))
-                contact->no_ucx = no_ucx;
+                peer->no_ucx = no_ucx;
 }
 
 /* ---- HTTP ---- */
@@ -244,7 +245,7 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
         char detail[ENGINE_DETAIL_SIZE] = "", links[ENGINE_DETAIL_SIZE];
         uint64_t past_us, us = engine->connect_us / 10 * HTTP_TENTHS;
         struct engine_transfer taken;
-        struct contact *contact;
+        struct peer *peer;
         int r;
 
         if (!route->has_fallback || outcome->error != FERRY_E_PEER_UNREACHABLE || outcome->bytes)
@@ -252,9 +253,9 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
         past_us = clock_now_us() - route->begun_us;
         if (past_us + us < engine->connect_us)
                 us = engine->connect_us - past_us;
-        contact = contact_get(engine, &route->peer);
-        if (contact)
-                contact->http_chosen = is_http_alone(route);
+        peer = peer_get(engine, &route->peer);
+        if (peer)
+                peer->http_chosen = is_http_alone(route);
         taken = *transfer;
         taken.connect_ms_max = (uint32_t)(us / 1000);
         r = engine_http_start(engine, &taken, detail, sizeof(detail));
@@ -268,42 +269,42 @@ bool route_take_http(struct engine *engine, const struct route *route, const str
                 (void)text_copy(outcome->detail, sizeof(outcome->detail), detail);
         else
                 (void)snprintf(outcome->detail, sizeof(outcome->detail), "%.100s; HTTP: %.50s", links, detail);
-        contact_fail(engine, contact, outcome->error, outcome->detail);
+        peer_fail(engine, peer, outcome->error, outcome->detail);
         return false;
 }
 
 /* ---- the choice ---- */
 
-struct peer *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size)
+struct session *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size)
 {
         const char *no_shm, *why = why_not_ucx(engine, route);
-        struct contact *contact;
         struct peer *peer;
+        struct session *session;
 
         reason[0] = '\0';
         if (is_http_alone(route)) {
                 (void)snprintf(reason, reason_size, "the metadata has no URL that \"transports\" allows");
                 return NULL;
         }
-        peer = take_local(engine, route, !why || route->has_fallback, &no_shm);
-        if (peer)
-                return peer;
+        session = take_local(engine, route, !why || route->has_fallback, &no_shm);
+        if (session)
+                return session;
         if (!why)
-                peer = take_ucx(engine, route, &why);
-        contact = peer ? peer->contact : contact_get(engine, &route->peer);
-        note_reasons(contact, route, no_shm, why);
-        if (!peer && why) {
+                session = take_ucx(engine, route, &why);
+        peer = session ? session->peer : peer_get(engine, &route->peer);
+        note_reasons(peer, route, no_shm, why);
+        if (!session && why) {
                 (void)snprintf(reason, reason_size, "%s; %s", no_shm, why);
-                contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, reason);
+                peer_fail(engine, peer, FERRY_E_PEER_UNREACHABLE, reason);
         }
-        return peer;
+        return session;
 }
 
 void route_timed_out(struct engine *engine, const struct route *route, const char *detail)
 {
-        struct contact *contact = contact_get(engine, &route->peer);
+        struct peer *peer = peer_get(engine, &route->peer);
 
-        if (contact && engine->ucx)
-                path_fail(&contact->paths[engine->ucx->index]);
-        contact_fail(engine, contact, FERRY_E_PEER_UNREACHABLE, detail);
+        if (peer && engine->ucx)
+                path_fail(&peer->paths[engine->ucx->index]);
+        peer_fail(engine, peer, FERRY_E_PEER_UNREACHABLE, detail);
 }

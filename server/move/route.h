@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct engine;
-struct peer;
+struct session;
 
 /*
  * The addresses of a worker, from which the way of a transfer is chosen: a local link if its socket is on this host,
@@ -31,7 +31,7 @@ void route_init(struct route *route, struct engine_peer *peer);
  * Takes a link to the peer, an open one or a new one. NULL with the reason, which is "" where the peer's name is being
  * resolved: try again at COMMAND_RESOLVED. Thread: the holder of the progress lock.
  */
-struct peer *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size);
+struct session *route_take(struct engine *engine, struct route *route, char *reason, size_t reason_size);
 /*
  * A transfer begins, which goes over HTTP where it finds no link. Returns how long a first answer over a link may take:
  * HTTP after it has the rest, which is enough for one lost SYN.

@@ -11,68 +11,69 @@
 #include "engine_internal.h"
 
 /*
- * Peers: the other end of one link each, with the link's transfers. A peer is made with its link, by the route that
- * opens one or when a transport accepts one; it owns the link, and peers_sweep() frees both once the link has ended and
- * no transfer is left. Each side sends requests over links of its own and answers over those of the other side: links
- * of UCX that were opened here are in a table by address, and those of the local transport are found in the contact.
+ * Sessions: the engine's side of one link each, with the link's transfers. A session is made with its link, by the
+ * route that opens one or when a transport accepts one; it owns the link, and sessions_sweep() frees both once the link
+ * has ended and no transfer is left. Each side sends requests over links of its own and answers over those of the other
+ * side: links of UCX that were opened here are in a table by address, and those of the local transport are found in the
+ * peer.
  *
  * Thread: the holder of the progress lock.
  */
 
-struct peer *peer_new(struct engine *engine, struct link *link)
+struct session *session_new(struct engine *engine, struct link *link)
 {
-        struct peer *peer = calloc(1, sizeof(*peer));
+        struct session *session = calloc(1, sizeof(*session));
 
-        if (!peer)
+        if (!session)
                 return NULL;
-        peer->engine = engine;
-        peer->link = link;
-        peer->last_used_us = clock_now_us();
-        link->owner = peer;
-        DL_APPEND(engine->all_peers, peer);
+        session->engine = engine;
+        session->link = link;
+        session->last_used_us = clock_now_us();
+        link->owner = session;
+        DL_APPEND(engine->all_sessions, session);
         metric_add(engine->metric_links[link->transport->index], 1);
-        return peer;
+        return session;
 }
 
-void peer_index(struct peer *peer, const char *address)
+void session_index(struct session *session, const char *address)
 {
-        (void)text_copy(peer->address, sizeof(peer->address), address);
-        HASH_ADD_STR(peer->engine->peers_by_address, address, peer);
-        if (!peer->hh.tbl) /* no memory: the next transfer opens another link */
-                peer->address[0] = '\0';
+        (void)text_copy(session->address, sizeof(session->address), address);
+        HASH_ADD_STR(session->engine->sessions_by_address, address, session);
+        if (!session->hh.tbl) /* no memory: the next transfer opens another link */
+                session->address[0] = '\0';
 }
 
-void peer_unindex(struct peer *peer)
+void session_unindex(struct session *session)
 {
-        if (peer->address[0])
-                HASH_DEL(peer->engine->peers_by_address, peer);
-        peer->address[0] = '\0';
+        if (session->address[0])
+                HASH_DEL(session->engine->sessions_by_address, session);
+        session->address[0] = '\0';
 }
 
-struct peer *peer_find(struct engine *engine, const char *address)
+struct session *session_find(struct engine *engine, const char *address)
 {
-        struct peer *peer;
+        struct session *session;
 
-        HASH_FIND_STR(engine->peers_by_address, address, peer);
-        if (!peer || peer_is_usable(peer))
-                return peer;
-        peer_unindex(peer); /* the link is ending: the next transfer opens another one */
+        HASH_FIND_STR(engine->sessions_by_address, address, session);
+        if (!session || session_is_usable(session))
+                return session;
+        session_unindex(session); /* the link is ending: the next transfer opens another one */
         return NULL;
 }
 
 /* Without a HELLO over UCX nothing else is sent: the link would wait for its answer. */
 static void hello_sent(struct message *message, enum message_result result)
 {
-        struct peer *peer = message->link->owner;
+        struct session *session = message->link->owner;
 
-        if (result == MESSAGE_NO_MEMORY && peer)
-                peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
+        if (result == MESSAGE_NO_MEMORY && session)
+                session_fail(session, FERRY_E_TRANSFER_FAILED, "out of memory");
 }
 
-struct message *peer_message_new(struct peer *peer, const struct wire_header *header, const struct stream *stream,
-                                 uint64_t offset, void *owner)
+struct message *session_message_new(struct session *session, const struct wire_header *header,
+                                    const struct stream *stream, uint64_t offset, void *owner)
 {
-        struct message *message = message_new(peer->link->transport);
+        struct message *message = message_new(session->link->transport);
 
         if (!message)
                 return NULL;
@@ -86,35 +87,35 @@ struct message *peer_message_new(struct peer *peer, const struct wire_header *he
         return message;
 }
 
-void peer_send_message(struct peer *peer, struct message *message)
+void session_send_message(struct session *session, struct message *message)
 {
-        message->header.from_epoch = peer->engine->epoch;
-        peer->link->transport->ops->send(peer->link, message);
+        message->header.from_epoch = session->engine->epoch;
+        session->link->transport->ops->send(session->link, message);
 }
 
 /*
  * Sends a header, with a payload that outlives the message, or NULL. Without memory the link fails, since a lost answer
  * would let the other side wait.
  */
-static void send_with(struct peer *peer, const struct wire_header *header, const struct stream *payload)
+static void send_with(struct session *session, const struct wire_header *header, const struct stream *payload)
 {
         struct message *message;
 
-        if (!peer_is_usable(peer))
+        if (!session_is_usable(session))
                 return;
-        message = peer_message_new(peer, header, payload, 0, NULL);
+        message = session_message_new(session, header, payload, 0, NULL);
         if (!message) {
-                peer_fail(peer, FERRY_E_TRANSFER_FAILED, "out of memory");
+                session_fail(session, FERRY_E_TRANSFER_FAILED, "out of memory");
                 return;
         }
         message->transfer = 0; /* it waits for no payload of its transfer */
         message->done = header->type == WIRE_HELLO ? hello_sent : NULL;
-        peer_send_message(peer, message);
+        session_send_message(session, message);
 }
 
-void peer_send(struct peer *peer, const struct wire_header *header)
+void session_send(struct session *session, const struct wire_header *header)
 {
-        send_with(peer, header, NULL);
+        send_with(session, header, NULL);
 }
 
 struct wire_header answer_header(const struct wire_header *request, enum wire_type type)
@@ -129,7 +130,8 @@ struct wire_header answer_header(const struct wire_header *request, enum wire_ty
         };
 }
 
-void peer_answer(struct peer *peer, const struct wire_header *request, enum wire_type type, uint16_t flags, int status)
+void session_answer(struct session *session, const struct wire_header *request, enum wire_type type, uint16_t flags,
+                    int status)
 {
         struct wire_header h = answer_header(request, type);
 
@@ -138,10 +140,10 @@ void peer_answer(struct peer *peer, const struct wire_header *request, enum wire
         h.status = (uint32_t)status;
         h.offset = request->offset;
         h.length = request->length;
-        peer_send(peer, &h);
+        session_send(session, &h);
 }
 
-int peer_error(uint32_t status)
+int session_error(uint32_t status)
 {
         switch (status) {
         case 0:
@@ -169,9 +171,9 @@ int peer_error(uint32_t status)
         }
 }
 
-void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
+void session_send_hello(struct session *session, uint64_t to_epoch, uint64_t id)
 {
-        const struct stream *name = &peer->engine->name_stream;
+        const struct stream *name = &session->engine->name_stream;
         const struct wire_header hello = {
                 .type = WIRE_HELLO,
                 .to_epoch = to_epoch,
@@ -180,113 +182,114 @@ void peer_send_hello(struct peer *peer, uint64_t to_epoch, uint64_t id)
                 .length = name->total,
         };
 
-        peer->greeted = true;
-        send_with(peer, &hello, name);
+        session->greeted = true;
+        send_with(session, &hello, name);
 }
 
-void peer_fail(struct peer *peer, int error, const char *detail)
+void session_fail(struct session *session, int error, const char *detail)
 {
-        if (peer_is_usable(peer))
-                peer->link->transport->ops->fail(peer->link, error, detail);
+        if (session_is_usable(session))
+                session->link->transport->ops->fail(session->link, error, detail);
 }
 
-bool peer_has_room(const struct peer *peer, uint64_t own, uint64_t in_flight)
+bool session_has_room(const struct session *session, uint64_t own, uint64_t in_flight)
 {
-        const struct transport_ops *ops = peer->link->transport->ops;
+        const struct transport_ops *ops = session->link->transport->ops;
         uint64_t window;
 
         if (!ops->window)
                 return true;
-        window = ops->window(peer->link);
-        return own + in_flight < 2 * window || (own == 0 && in_flight < PEER_WINDOWS_MAX * window);
+        window = ops->window(session->link);
+        return own + in_flight < 2 * window || (own == 0 && in_flight < SESSION_WINDOWS_MAX * window);
 }
 
-void peer_ready(struct peer *peer)
+void session_ready(struct session *session)
 {
-        if (peer->ready)
+        if (session->ready)
                 return;
-        peer->ready = true;
-        DL_APPEND2(peer->engine->ready_peers, peer, ready_prev, ready_next);
+        session->ready = true;
+        DL_APPEND2(session->engine->ready_sessions, session, ready_prev, ready_next);
 }
 
 /* The carrier may be cut to leave room for the suffix, which is "" for host memory. */
-void peer_name_transport(const struct peer *peer, enum gpu_path path, char text[ENGINE_TRANSPORT_SIZE])
+void session_name_transport(const struct session *session, enum gpu_path path, char text[ENGINE_TRANSPORT_SIZE])
 {
         enum { SUFFIX_SIZE = 12 };
-        size_t length = text_copy(text, ENGINE_TRANSPORT_SIZE - SUFFIX_SIZE + 1, peer->link->carrier);
+        size_t length = text_copy(text, ENGINE_TRANSPORT_SIZE - SUFFIX_SIZE + 1, session->link->carrier);
 
         (void)text_copy(text + length, SUFFIX_SIZE, gpu_path_name(path));
 }
 
-bool peer_is_busy(const struct peer *peer)
+bool session_is_busy(const struct session *session)
 {
-        return peer->n_transfers > 0 || peer->n_connect_requests > 0;
+        return session->n_transfers > 0 || session->n_connect_requests > 0;
 }
 
-bool peer_is_shared(const struct peer *peer)
+bool session_is_shared(const struct session *session)
 {
-        return peer->n_transfers + peer->n_connect_requests > 1;
+        return session->n_transfers + session->n_connect_requests > 1;
 }
 
-void peer_released(struct peer *peer)
+void session_released(struct session *session)
 {
-        peer->last_used_us = clock_now_us();
-        if (peer->link->state == LINK_ENDED)
-                peer->engine->peers_ended = true;
+        session->last_used_us = clock_now_us();
+        if (session->link->state == LINK_ENDED)
+                session->engine->sessions_ended = true;
 }
 
-void peer_note_moved(struct peer *peer, uint64_t bytes)
+void session_note_moved(struct session *session, uint64_t bytes)
 {
-        struct engine *engine = peer->engine;
+        struct engine *engine = session->engine;
 
-        peer->moved_us = clock_now_us();
-        (void)peer->link->transport->ops->carrier(peer->link);
+        session->moved_us = clock_now_us();
+        (void)session->link->transport->ops->carrier(session->link);
         if (bytes > WIRE_INLINE_MAX)
-                engine->bulk_us = peer->moved_us;
+                engine->bulk_us = session->moved_us;
 }
 
-uint64_t peer_count_copied(struct peer *peer, struct message *message)
+uint64_t session_count_copied(struct session *session, struct message *message)
 {
         uint64_t bytes = message->copied - message->counted;
 
         message->counted = message->copied;
-        peer_note_moved(peer, bytes);
+        session_note_moved(session, bytes);
         return bytes;
 }
 
-void peers_sweep(struct engine *engine)
+void sessions_sweep(struct engine *engine)
 {
-        struct peer *peer, *next;
+        struct session *session, *next;
 
-        if (!engine->peers_ended)
+        if (!engine->sessions_ended)
                 return;
-        engine->peers_ended = false;
-        DL_FOREACH_SAFE (engine->all_peers, peer, next) {
-                if (peer->link->state != LINK_ENDED || peer_is_busy(peer))
+        engine->sessions_ended = false;
+        DL_FOREACH_SAFE (engine->all_sessions, session, next) {
+                if (session->link->state != LINK_ENDED || session_is_busy(session))
                         continue;
-                if (peer->ready)
-                        DL_DELETE2(engine->ready_peers, peer, ready_prev, ready_next);
-                DL_DELETE(engine->all_peers, peer);
-                metric_add(engine->metric_links[peer->link->transport->index], -1);
-                if (peer->link->accepted)
+                if (session->ready)
+                        DL_DELETE2(engine->ready_sessions, session, ready_prev, ready_next);
+                DL_DELETE(engine->all_sessions, session);
+                metric_add(engine->metric_links[session->link->transport->index], -1);
+                if (session->link->accepted)
                         engine->n_accepted--;
-                link_free(peer->link);
-                free(peer);
+                link_free(session->link);
+                free(session);
         }
 }
 
-void peers_close_idle(struct engine *engine, uint64_t now_us)
+void sessions_close_idle(struct engine *engine, uint64_t now_us)
 {
-        struct peer *peer;
+        struct session *session;
 
         /*
          * Only the opener of a link sends requests over it, so no request crosses the close. Local links cost little
          * and stay.
          */
-        DL_FOREACH (engine->all_peers, peer)
-                if (peer->address[0] && !peer_is_busy(peer) && now_us >= peer->last_used_us + ENGINE_IDLE_US) {
-                        peer->unused = true;
-                        peer_fail(peer, FERRY_E_PEER_LOST, "unused for a minute");
-                        peer_unindex(peer);
+        DL_FOREACH (engine->all_sessions, session)
+                if (session->address[0] && !session_is_busy(session) &&
+                    now_us >= session->last_used_us + ENGINE_IDLE_US) {
+                        session->unused = true;
+                        session_fail(session, FERRY_E_PEER_LOST, "unused for a minute");
+                        session_unindex(session);
                 }
 }

@@ -81,7 +81,7 @@ static void sleep_blocked(struct engine *engine)
 /* Whether all has ended, or the grace time has passed twice: after the first the links are closed by force. */
 static bool stop_is_over(struct engine *engine, uint64_t now_us)
 {
-        struct peer *peer;
+        struct session *session;
 
         if (!round_is_moving(engine))
                 return true;
@@ -89,8 +89,8 @@ static bool stop_is_over(struct engine *engine, uint64_t now_us)
                 return false;
         if (engine->stop_forced)
                 return true;
-        DL_FOREACH (engine->all_peers, peer)
-                peer_fail(peer, FERRY_E_PEER_LOST, "the worker is shutting down");
+        DL_FOREACH (engine->all_sessions, session)
+                session_fail(session, FERRY_E_PEER_LOST, "the worker is shutting down");
         engine->stop_forced = true;
         engine->stop_deadline_us = now_us + engine->grace_us;
         return false;

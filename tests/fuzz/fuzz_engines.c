@@ -14,9 +14,9 @@
 #include "base/log.h"
 #include "base/util.h"
 #include "command.h"
-#include "peer.h"
 #include "engine_internal.h"
 #include "offered.h"
+#include "peer.h"
 #include "session.h"
 
 enum {
@@ -369,10 +369,10 @@ void engines_end_flights(struct fuzz_engines *engines)
 /* What peers say they are called stands in logs. */
 static void check_names(const struct engine *engine)
 {
-        const struct contact *contact;
+        const struct peer *peer;
 
-        DL_FOREACH (engine->contacts, contact)
-                FUZZ_CHECK(!contact->view.name[0] || ferry_metadata_is_name(contact->view.name));
+        DL_FOREACH (engine->peers, peer)
+                FUZZ_CHECK(!peer->view.name[0] || ferry_metadata_is_name(peer->view.name));
 }
 
 /* As the engine's own thread does on a STOP (server/move/thread.c). */

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "connect.h"
-#include "peer.h"
 #include "engine_internal.h"
 #include "message/staging.h"
+#include "peer.h"
 #include "requester.h"
 #include "unit.h"
 
@@ -31,7 +31,7 @@ struct scene {
         struct engine engine;
         struct transport transport;
         struct link link, second;
-        struct peer peer;
+        struct session session;
         struct requester requester;
         struct segment segment;
         unsigned n_fit;          /* so many more messages fit */
@@ -93,7 +93,7 @@ static const char *carrier(struct link *link)
         return "tcp";
 }
 
-static struct link *open_second(struct transport *transport, const struct transport_peer *peer, int *ret_error)
+static struct link *open_second(struct transport *transport, const struct transport_peer *session, int *ret_error)
 {
         link_init(&scene->second, transport, false);
         return &scene->second;
@@ -129,7 +129,7 @@ static void scene_free(void *context)
 
         later_us = 0;
         HASH_CLEAR(hh, s->engine.requesters_by_id);
-        contacts_clear(&s->engine);
+        peers_clear(&s->engine);
         free(s->second.owner);
         stream_clear(&s->requester.stream);
         free(s);
@@ -156,12 +156,12 @@ static struct scene *scene_new(enum engine_direction direction)
         link_init(&s->link, &s->transport, false);
         link_set_state(&s->link, LINK_UP);
         s->engine.tick_us = UINT64_MAX;
-        s->peer = (struct peer){ .engine = &s->engine, .link = &s->link };
-        s->link.owner = &s->peer;
+        s->session = (struct session){ .engine = &s->engine, .link = &s->link };
+        s->link.owner = &s->session;
         s->segment = (struct segment){ memory, TOTAL, NULL, NULL };
         s->n_fit = UINT32_MAX;
         r->engine = &s->engine;
-        r->peer = &s->peer;
+        r->session = &s->session;
         r->state = REQUESTER_MOVING;
         r->spec = (struct engine_transfer){ .id = TRANSFER_ID,
                                             .direction = direction,
@@ -184,7 +184,7 @@ static inline void take_data(struct scene *s, uint64_t length, bool is_inline)
         static const uint8_t bytes[CHUNK];
         const struct wire_header data = ANSWER(WIRE_DATA, .length = length, .total = TOTAL);
 
-        requester_on_data(&s->peer, &data, &(struct payload){ .length = length, .bytes = is_inline ? bytes : NULL });
+        requester_on_data(&s->session, &data, &(struct payload){ .length = length, .bytes = is_inline ? bytes : NULL });
 }
 
 #endif

@@ -4,9 +4,9 @@
 
 #include <ferry/error.h>
 
-#include "peer.h"
 #include "engine_internal.h"
 #include "message/staging.h"
+#include "peer.h"
 #include "responder.h"
 #include "unit.h"
 
@@ -18,7 +18,7 @@ struct scene {
         struct engine engine;
         struct transport transport;
         struct link link;
-        struct peer peer;
+        struct session session;
         struct segment segment;
         struct message *loading; /* the transport's: they are being loaded from a GPU */
         unsigned n_loading;
@@ -115,8 +115,8 @@ static void scene_free(void *context)
 {
         struct scene *s = context;
 
-        contact_remove_link(&s->peer, 0, "");
-        contacts_clear(&s->engine);
+        peer_remove_link(&s->session, 0, "");
+        peers_clear(&s->engine);
         free(s);
 }
 
@@ -137,8 +137,8 @@ static struct scene *scene_new(void)
         s->engine = (struct engine){ .tick_us = UINT64_MAX,
                                      .max_claims = 1,
                                      .operations = { .claim = grant, .context = s } };
-        s->peer = (struct peer){ .engine = &s->engine, .link = &s->link };
-        s->link.owner = &s->peer;
+        s->session = (struct session){ .engine = &s->engine, .link = &s->link };
+        s->link.owner = &s->session;
         s->segment = (struct segment){ memory, TOTAL, NULL, NULL };
         s->available = UINT64_MAX;
         return s;
@@ -158,7 +158,7 @@ static inline void take_read_of(struct scene *s, uint64_t transfer, uint16_t fla
         const struct wire_header read =
                 REQUEST(WIRE_READ, TOTAL, .flags = flags, .transfer = transfer, .length = length);
 
-        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+        responder_on_read(&s->session, &read, &(struct payload){ 0 });
 }
 
 static inline void take_read(struct scene *s, uint16_t flags, uint64_t length)
@@ -172,7 +172,7 @@ static inline void take_done_of(struct scene *s, uint64_t all, uint64_t length)
         const struct wire_header done =
                 REQUEST(WIRE_DONE, all, .flags = WIRE_QUIET, .transfer = TRANSFER_ID, .length = length);
 
-        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
+        responder_on_done(&s->session, &done, &(struct payload){ 0 });
 }
 
 static inline void take_done(struct scene *s, uint64_t length)
@@ -212,7 +212,7 @@ static inline void take_write(struct scene *s, uint64_t offset, uint64_t length)
         const struct wire_header write =
                 REQUEST(WIRE_WRITE, TOTAL, .transfer = TRANSFER_ID, .offset = offset, .length = length);
 
-        responder_on_write(&s->peer, &write, &(struct payload){ .length = length });
+        responder_on_write(&s->session, &write, &(struct payload){ .length = length });
 }
 
 /* The transport refuses what it has not begun. */

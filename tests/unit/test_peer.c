@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <ferry/error.h>
 
-#include "peer.h"
 #include "engine_internal.h"
 #include "moved_clock.h"
+#include "peer.h"
 #include "session.h"
 #include "unit.h"
 
@@ -17,16 +17,16 @@ static void note(struct engine *engine, const struct engine_outcome *outcome)
 
         if (outcome)
                 what.outcome = *outcome;
-        contact_note_http(engine, &what);
+        peer_note_http(engine, &what);
 }
 
 static struct engine_peer_view assert_listed(struct engine *engine, enum engine_peer_state state, size_t n_transfers,
                                              int error)
 {
         struct engine_peer_view view;
-        struct contacts_page page = { .views = &view, .max = 1 };
+        struct peers_page page = { .views = &view, .max = 1 };
 
-        contacts_list(engine, &page);
+        peers_list(engine, &page);
         assert_int_equal(page.n, 1);
         assert_int_equal(view.state, state);
         assert_int_equal(view.n_transfers, n_transfers);
@@ -49,7 +49,7 @@ TEST(a_worker_is_connected_by_http_while_another_transfer_runs)
                 assert_listed(&engine, again ? ENGINE_PEER_CONNECTED : ENGINE_PEER_DISCONNECTED, 0,
                               again ? 0 : FERRY_E_PEER_LOST);
         }
-        contacts_clear(&engine);
+        peers_clear(&engine);
 }
 
 /* ---- a worker with a link that also moves bytes by HTTP ---- */
@@ -76,23 +76,23 @@ static void assert_death_is_told(bool http_lasts)
         struct engine engine = { .observer = { .peer_changed = on_peer_changed, .context = &told } };
         struct transport transport = { .ops = &ops };
         struct link link = { .transport = &transport, .state = LINK_UP };
-        struct peer peer = { .engine = &engine, .link = &link };
+        struct session session = { .engine = &engine, .link = &link };
 
         engine.local = &transport;
-        contact_add_link(contact_get(&engine, &(struct engine_peer){ .epoch = EPOCH }), &peer);
-        contact_notify(&engine, peer.contact);
+        peer_add_link(peer_get(&engine, &(struct engine_peer){ .epoch = EPOCH }), &session);
+        peer_notify(&engine, session.peer);
         assert_int_equal(told, ENGINE_PEER_CONNECTED);
-        peer.contact->no_shm = "a transfer may not use it";
+        session.peer->no_shm = "a transfer may not use it";
         note(&engine, NULL);
         if (!http_lasts)
                 note(&engine, &complete);
         link.state = LINK_FAILED;
-        contact_remove_link(&peer, FERRY_E_PEER_LOST, "gone");
+        peer_remove_link(&session, FERRY_E_PEER_LOST, "gone");
         if (http_lasts)
                 note(&engine, &lost);
         assert_null(assert_listed(&engine, ENGINE_PEER_DISCONNECTED, 0, FERRY_E_PEER_LOST).unused[0].transport);
         assert_int_equal(told, ENGINE_PEER_DISCONNECTED);
-        contacts_clear(&engine);
+        peers_clear(&engine);
 }
 
 TEST(a_lost_link_ends_the_minute_after_a_transfer_over_http)
@@ -149,15 +149,15 @@ TEST(a_link_that_the_peer_opened_is_no_attempt_of_this_worker)
         struct engine engine = { 0 };
         struct transport transport = { .ops = &ops };
         struct link link = { .transport = &transport, .state = LINK_FAILED, .accepted = true };
-        struct peer peer = { .engine = &engine, .link = &link };
-        struct contact *contact = contact_get(&engine, &(struct engine_peer){ .epoch = EPOCH });
+        struct session session = { .engine = &engine, .link = &link };
+        struct peer *peer = peer_get(&engine, &(struct engine_peer){ .epoch = EPOCH });
 
         engine.local = &transport;
-        contact_add_link(contact, &peer);
-        contact_remove_link(&peer, FERRY_E_PEER_UNREACHABLE, "it does not greet");
-        assert_int_equal(contact->paths[0].state, PATH_OPEN);
-        path_fail(&contact->paths[0]);
-        contact_link_up(contact, &peer);
-        assert_int_equal(contact->paths[0].state, PATH_SHUT);
-        contacts_clear(&engine);
+        peer_add_link(peer, &session);
+        peer_remove_link(&session, FERRY_E_PEER_UNREACHABLE, "it does not greet");
+        assert_int_equal(peer->paths[0].state, PATH_OPEN);
+        path_fail(&peer->paths[0]);
+        peer_link_up(peer, &session);
+        assert_int_equal(peer->paths[0].state, PATH_SHUT);
+        peers_clear(&engine);
 }

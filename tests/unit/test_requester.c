@@ -8,10 +8,10 @@ static uint64_t asked_beside(uint64_t others)
 {
         struct scene *s = scene_new(ENGINE_READ);
 
-        s->peer.requested = others;
+        s->session.requested = others;
         requester_enqueue(&s->requester);
-        requesters_send(&s->peer);
-        assert_int_equal(s->peer.requested, others + s->requester.in_flight);
+        requesters_send(&s->session);
+        assert_int_equal(s->session.requested, others + s->requester.in_flight);
         assert_int_equal(s->requester.waiting, s->requester.next < TOTAL);
         return s->requester.in_flight;
 }
@@ -29,10 +29,10 @@ TEST(a_transfer_that_stands_still_lets_the_next_one_ask)
         struct scene *s = scene_new(ENGINE_READ);
         struct requester still = s->requester;
 
-        still.in_flight = s->peer.requested = TOTAL;
+        still.in_flight = s->session.requested = TOTAL;
         requester_enqueue(&still);
         requester_enqueue(&s->requester);
-        requesters_send(&s->peer);
+        requesters_send(&s->session);
         assert_int_equal(still.in_flight, TOTAL);
         assert_int_equal(s->requester.in_flight, TOTAL / 2);
         assert_true(still.waiting);
@@ -112,12 +112,12 @@ TEST(two_chunks_with_checksums_are_under_way)
         struct requester *r = &s->requester;
 
         requester_enqueue(r);
-        requesters_send(&s->peer);
+        requesters_send(&s->session);
         assert_int_equal(s->n_sent, 2);
         assert_true(s->sent == UINT64_C(2) * WIRE_VERIFY_MAX);
         requester_release_chunk(r, &r->window.chunks[0]);
-        assert_true(s->peer.ready);
-        requesters_send(&s->peer);
+        assert_true(s->session.ready);
+        requesters_send(&s->session);
         assert_int_equal(s->n_sent, 3);
         assert_int_equal(r->error, 0);
 }
@@ -134,17 +134,17 @@ static struct scene *scene_begun(void)
         HASH_DEL(s->engine.requesters_by_id, r);
         memset(&r->hh, 0, sizeof(r->hh));
         r->state = REQUESTER_ROUTING;
-        r->peer = NULL;
+        r->session = NULL;
         r->spec.peer.data = address;
         route_init(&r->route, &r->spec.peer);
         s->transport.handlers = message_handlers(&s->engine);
         s->engine.ucx = &s->transport;
         s->engine.connect_us = CONNECT_US;
-        s->link.owner = &s->peer;
-        s->peer.greeted = true;
-        peer_index(&s->peer, address);
+        s->link.owner = &s->session;
+        s->session.greeted = true;
+        session_index(&s->session, address);
         requester_begin(r);
-        assert_ptr_equal(r->peer, &s->peer);
+        assert_ptr_equal(r->session, &s->session);
         return s;
 }
 
@@ -162,7 +162,7 @@ static void assert_second_lasts(struct scene *s, uint64_t us)
 {
         uint64_t start_us = clock_now_us();
 
-        assert_ptr_equal(s->second.owner, s->requester.peer);
+        assert_ptr_equal(s->second.owner, s->requester.session);
         requester_tick(&s->requester, start_us + us - 1);
         assert_int_equal(s->second.state, LINK_CONNECTING);
         requester_tick(&s->requester, start_us + us);
@@ -192,9 +192,9 @@ TEST(an_idle_link_that_fails_at_once_leaves_the_second_all_its_time)
 
         assert_true(requester_request_next(&s->requester));
         end_link(s, &s->link, FERRY_E_PEER_LOST);
-        assert_int_equal(s->requester.next, 0);   /* it asks for the first bytes again */
-        assert_int_equal(s->peer.n_transfers, 0); /* the first link can be released */
-        assert_int_equal(s->peer.requested, 0);
+        assert_int_equal(s->requester.next, 0);      /* it asks for the first bytes again */
+        assert_int_equal(s->session.n_transfers, 0); /* the first link can be released */
+        assert_int_equal(s->session.requested, 0);
         assert_second_lasts(s, CONNECT_US);
 }
 
@@ -211,17 +211,17 @@ TEST(an_idle_link_that_was_silent_leaves_the_second_what_is_left)
 TEST(an_end_on_a_silent_second_link_leaves_it_to_others_that_wait_for_it)
 {
         struct scene *s = scene_begun();
-        struct peer *peer;
+        struct session *session;
 
         later_us = 3000 * 1000;
         end_link(s, &s->link, FERRY_E_PEER_LOST);
-        peer = s->requester.peer;
-        peer->n_transfers++; /* a fresh one */
+        session = s->requester.session;
+        session->n_transfers++; /* a fresh one */
         requester_tick(&s->requester, clock_now_us() + CONNECT_US - 3000 * 1000);
         assert_int_equal(s->second.state, LINK_CONNECTING);
         assert_int_equal(s->requester.state, REQUESTER_FAILING);
         assert_int_equal(s->requester.error, FERRY_E_PEER_LOST);
-        assert_false(peer->silent);
+        assert_false(session->silent);
         end_link(s, &s->second, FERRY_E_PEER_UNREACHABLE);
 }
 
@@ -247,7 +247,7 @@ TEST(a_connect_that_is_late_closes_a_silent_link_that_it_has_for_itself)
                 connect_request_begin(&s->engine, c);
                 assert_int_equal(error, -1);
                 if (!shared)
-                        ((struct peer *)s->second.owner)->n_transfers--; /* it has left */
+                        ((struct session *)s->second.owner)->n_transfers--; /* it has left */
                 connect_requests_tick(&s->engine, clock_now_us() + CONNECT_US);
                 assert_int_equal(error, FERRY_E_PEER_UNREACHABLE);
                 assert_int_equal(s->second.state, shared ? LINK_CONNECTING : LINK_FAILED);
@@ -273,7 +273,7 @@ TEST(what_is_left_suffices_to_resolve_a_name)
         s->resolving = true;
         later_us = CONNECT_US + 100 * 1000;
         end_link(s, &s->link, FERRY_E_PEER_LOST);
-        assert_null(s->requester.peer);
+        assert_null(s->requester.session);
         start_us = clock_now_us();
         requester_tick(&s->requester, start_us + ENGINE_RECONNECT_MS * 1000 - 1);
         assert_int_equal(s->requester.error, 0);
@@ -359,10 +359,10 @@ TEST(a_link_with_a_transfer_is_not_idle)
 {
         struct scene *s = scene_begun();
 
-        DL_APPEND(s->engine.all_peers, &s->peer);
+        DL_APPEND(s->engine.all_sessions, &s->session);
         FOR_EACH (uint32_t, n_transfers, 1, 0) {
-                s->peer.n_transfers = n_transfers;
-                peers_close_idle(&s->engine, clock_now_us() + ENGINE_IDLE_US);
+                s->session.n_transfers = n_transfers;
+                sessions_close_idle(&s->engine, clock_now_us() + ENGINE_IDLE_US);
                 assert_int_equal(s->link.state, n_transfers ? LINK_UP : LINK_FAILED);
         }
 }

@@ -3,20 +3,20 @@
 
 /* Replies of a peer that does not keep to the protocol. */
 
-static void answer(struct scene *s, struct peer *peer, const struct wire_header *h, uint64_t length)
+static void answer(struct scene *s, struct session *session, const struct wire_header *h, uint64_t length)
 {
         static const uint8_t bytes[4 * CHUNK + 1] = { 0xff };
         struct payload payload = { .length = length, .bytes = bytes };
 
         switch (h->type) {
         case WIRE_DATA:
-                requester_on_data(peer, h, &payload);
+                requester_on_data(session, h, &payload);
                 break;
         case WIRE_ACK:
-                requester_on_ack(peer, h, &payload);
+                requester_on_ack(session, h, &payload);
                 break;
         default:
-                requester_on_done_ack(peer, h, &payload);
+                requester_on_done_ack(session, h, &payload);
         }
 }
 
@@ -51,10 +51,10 @@ TEST(an_answer_of_another_or_to_another_question_changes_nothing)
                                                .length = 4 * CHUNK };
                 struct scene *s = scene_new(answers[i].direction);
                 struct requester *r = &s->requester;
-                struct peer other = s->peer;
+                struct session other = s->session;
 
                 assert_true(requester_request_next(r));
-                answer(s, answers[i].other_peer ? &other : &s->peer, &h, h.length);
+                answer(s, answers[i].other_peer ? &other : &s->session, &h, h.length);
                 assert_int_equal(s->segment.address[0], 0);
                 assert_int_equal(r->done, 0);
                 assert_int_equal(r->error, 0);
@@ -81,7 +81,7 @@ TEST(an_answer_of_other_bytes_than_were_requested_fails_the_transfer)
                 struct scene *s = scene_new(h.type == WIRE_DATA ? ENGINE_READ : ENGINE_WRITE);
 
                 assert_true(requester_request_next(&s->requester));
-                answer(s, &s->peer, &h, answers[i].payload);
+                answer(s, &s->session, &h, answers[i].payload);
                 assert_int_equal(s->segment.address[0], 0);
                 assert_int_equal(s->requester.done, 0);
                 assert_int_equal(s->requester.error, FERRY_E_TRANSFER_FAILED);
@@ -95,7 +95,7 @@ TEST(the_last_of_a_chunk_is_not_the_last_of_the_transfer)
                 struct scene *s = scene_new(type == WIRE_DATA ? ENGINE_READ : ENGINE_WRITE);
 
                 assert_true(requester_request_next(&s->requester));
-                answer(s, &s->peer, &h, h.length);
+                answer(s, &s->session, &h, h.length);
                 s->segment.address[0] = 0;
                 assert_int_equal(s->requester.done, 4 * CHUNK);
                 assert_int_equal(s->requester.state, REQUESTER_MOVING);

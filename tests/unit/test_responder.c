@@ -42,8 +42,8 @@ TEST(a_peer_that_asks_for_single_bytes_again_and_again_is_bounded)
         assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX); /* the transport has no more at once */
         for (unsigned i = 0; i < 3; i++) {
                 finish_loading(s, MESSAGE_OK);
-                assert_true(s->peer.ready);
-                responders_send(&s->peer);
+                assert_true(s->session.ready);
+                responders_send(&s->session);
                 assert_int_equal(s->n_loading, ENGINE_WINDOW_MAX);
         }
         for (unsigned i = 0; i < 4; i++)
@@ -84,7 +84,7 @@ TEST(a_lease_that_was_given_back_counts_as_far_as_it_was_copied)
 
         (void)read_all(s);
         finish_copied(s, MESSAGE_OK, 10);
-        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
+        responder_on_done(&s->session, &done, &(struct payload){ 0 });
         (void)responders_step(&s->engine);
         assert_int_equal(s->ended, 1);
         assert_int_equal(s->bytes, 10);
@@ -122,7 +122,7 @@ static void take_parts(struct scene *s, const struct range *parts, size_t n, uin
         assert_int_equal(stream_init(&stream, &segment, 1), 0);
         assert_int_equal(stream_checksum(&stream, 0, segment.size, &header.checksum), 0);
         header.checksum ^= damage;
-        responder_on_parts(&s->peer, &header, &(struct payload){ .length = n * RANGE_SIZE, .bytes = bytes });
+        responder_on_parts(&s->session, &header, &(struct payload){ .length = n * RANGE_SIZE, .bytes = bytes });
         (void)responders_step(&s->engine);
 }
 
@@ -131,7 +131,7 @@ static void take_part_of_read(struct scene *s, uint64_t at, uint64_t length)
         const struct wire_header read = REQUEST(WIRE_READ, PART, .flags = WIRE_PARTED, .seq = (uint32_t)at,
                                                 .transfer = TRANSFER_ID, .offset = at, .length = length);
 
-        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+        responder_on_read(&s->session, &read, &(struct payload){ 0 });
 }
 
 static void take_done_of_part(struct scene *s)
@@ -163,7 +163,7 @@ TEST(parts_are_moved_in_the_order_in_which_they_were_named)
         assert_int_equal(s->loading->length, PART / 4);
         finish_loading(s, MESSAGE_OK);
         s->available = TOTAL;
-        responders_send(&s->peer);
+        responders_send(&s->session);
         assert_int_equal(s->loading->length, PART - PART / 4);
         finish_loading(s, MESSAGE_OK);
         take_done_of_part(s);
@@ -313,7 +313,7 @@ static void take_long_read(struct scene *s, uint16_t flags, uint64_t total)
                                           .whole = total };
 
         s->segment.size = total;
-        responder_on_read(&s->peer, &read, &(struct payload){ 0 });
+        responder_on_read(&s->session, &read, &(struct payload){ 0 });
 }
 
 /* So that the bytes are on their way before all checksums are made. */
@@ -344,7 +344,7 @@ TEST(two_messages_with_checksums_are_under_way)
         for (unsigned left = MESSAGES; left > 0; left--) {
                 assert_int_equal(s->n_loading, left > 1 ? 2 : 1);
                 finish_loading(s, left > 1 ? MESSAGE_OK : MESSAGE_NO_MEMORY);
-                responders_send(&s->peer);
+                responders_send(&s->session);
         }
         assert_int_equal(s->ended, 1);
 }
@@ -360,7 +360,7 @@ TEST(a_write_that_comes_inline_takes_no_place_of_one_that_does_not)
 
         s->segment.space = &gpu;
         for (unsigned i = 0; i < 2; i++) { /* received, and waiting */
-                responder_on_write(&s->peer, &inline_write, &(struct payload){ .bytes = bytes, .length = LENGTH });
+                responder_on_write(&s->session, &inline_write, &(struct payload){ .bytes = bytes, .length = LENGTH });
                 assert_true(s->loading->prev->force_inline);
                 assert_true(s->loading->begin(s->loading));
                 if (i == 0)

@@ -14,9 +14,9 @@ static void take_request(struct scene *s, const struct wire_header *h)
         static const uint8_t byte = 0xff;
 
         if (h->type == WIRE_READ)
-                responder_on_read(&s->peer, h, &(struct payload){ 0 });
+                responder_on_read(&s->session, h, &(struct payload){ 0 });
         else
-                responder_on_write(&s->peer, h, &(struct payload){ .length = 1, .bytes = &byte });
+                responder_on_write(&s->session, h, &(struct payload){ .length = 1, .bytes = &byte });
 }
 
 /* Ends the claim with what it has under way. */
@@ -90,7 +90,7 @@ TEST(a_transfer_that_its_requester_has_given_up_claims_nothing)
         struct wire_header done = request_of(WIRE_DONE);
 
         done.status = FERRY_E_CANCELLED;
-        responder_on_done(&s->peer, &done, &(struct payload){ 0 });
+        responder_on_done(&s->session, &done, &(struct payload){ 0 });
         take_read(s, 0, 1);
         assert_int_equal(s->status, FERRY_E_CANCELLED_BY_PEER);
         assert_null(responder_find(&s->engine, TRANSFER_ID));
@@ -100,7 +100,7 @@ TEST(a_done_of_another_peer_ends_nothing)
 {
         struct scene *s = scene_new();
         struct wire_header done = request_of(WIRE_DONE);
-        struct peer other = s->peer;
+        struct session other = s->session;
 
         take_read(s, 0, 1);
         done.status = FERRY_E_CANCELLED;
@@ -198,7 +198,7 @@ TEST(a_link_that_has_ended_gives_its_place_to_another)
         link_set_state(links[0], LINK_FAILED);
         link_set_state(links[0], LINK_ENDED);
         handlers.ended(&s->engine, links[0]);
-        peers_sweep(&s->engine);
+        sessions_sweep(&s->engine);
         s->engine.stopping = true;
         assert_false(handlers.accepted(&s->engine, links[1]));
         s->engine.stopping = false;
@@ -217,7 +217,7 @@ TEST(a_name_that_is_too_long_is_none)
 
         memset(name, 'n', LONG);
         handlers.message(&s->engine, &s->link, &hello, &(struct payload){ .length = LONG, .bytes = name });
-        assert_true(s->peer.up);
-        assert_string_equal(s->peer.contact->view.name, "");
+        assert_true(s->session.up);
+        assert_string_equal(s->session.peer->view.name, "");
         free(name);
 }
