@@ -232,7 +232,7 @@ class Documents(unittest.TestCase):
 
     def test_each_reason_against_a_transport_has_its_cure(self):
         code = "".join((ROOT / "server" / name).read_text()
-                       for name in ("move/route.c", "move/contact.c", "move/ucx/rdma.c"))
+                       for name in ("move/route.c", "move/peer.c", "move/ucx/rdma.c"))
         reasons = [one.replace('\\"', '"').removesuffix(": out of memory")
                    for one in re.findall(r'(?:return|[?:=])\s+"((?:[^"\\]|\\.)* (?:[^"\\]|\\.)*)"', code)]
         self.assertGreater(len(reasons), 20)
