@@ -154,7 +154,7 @@ void transfer_begin(struct storm *s, struct transfer *t)
         *t = (struct transfer){ .seed = 1 + storm_draw(s, 1 << 30),
                                 .size = size,
                                 .read = storm_draw(s, 2),
-                                .transport = storm_draw(s, STORM_HTTPS),
+                                .transport = (enum storm_transport)storm_draw(s, STORM_HTTPS),
                                 .begun_ms = now_ms() };
         for (int i = 0; i < 2; i++) {
                 t->ends[i].place = storm_draw(s, STORM_WORKERS);
