@@ -69,6 +69,7 @@ static inline bool place_has_tls(size_t number)
 {
         return number % 2 == 0;
 }
+
 /* Whether requests can be made of it now. */
 bool place_listens(const struct place *place);
 
