@@ -20,6 +20,7 @@ static const char *leads_to;
 static atomic_uint n_asked, n_posted;
 static const char *late_name; /* waits for its turn; NULL = none does */
 static sem_t late_turn;
+static bool late_has_turn; /* the engine's holder */
 
 int __real_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret_list);
 int __wrap_getaddrinfo(const char *host, const char *port, const struct addrinfo *hints, struct addrinfo **ret_list);
@@ -40,7 +41,8 @@ void __wrap_resolution_end(struct engine *engine, struct resolution *resolution)
 
 void __wrap_resolution_end(struct engine *engine, struct resolution *resolution)
 {
-        if (late_name && atomic_load(&n_posted) == 1) {
+        if (late_name && !late_has_turn) { /* once; the first one's own command may not be counted yet */
+                late_has_turn = true;
                 (void)sem_post(&late_turn);
                 WAIT_UNTIL(atomic_load(&n_posted) == 2);
         }
