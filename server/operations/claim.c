@@ -15,7 +15,10 @@
 /* The answer to a peer with the right key after the operation's end. */
 static int refusal_of_terminal(const struct operation *operation)
 {
-        if (operation->state == OPERATION_ERRORED && !operation->started_us) /* with the read that it followed */
+        const struct operation *source = operation->follow ? operation->follow->source : NULL;
+
+        if (operation->state == OPERATION_ERRORED && source && operation_terminal(source) &&
+            source->state != OPERATION_COMPLETE)
                 return FERRY_E_STALE_METADATA;
         if (operation->state != OPERATION_CANCELLED)
                 return FERRY_E_ALREADY_CLAIMED;

@@ -157,9 +157,16 @@ static void assert_names_source(struct scene *s, const char *id, int error)
         assert_non_null(strstr(end.error_detail, s->running.active));
 }
 
+/* Nobody else has used it, although a reader may have begun. */
+static void assert_content_gone(struct scene *s, const char *id, const char *key)
+{
+        call_json_with(&s->p.b, 410, "GET", text_format("/v1/operations/%s/content", id), NULL, STRINGS(key));
+}
+
 WITH_SCENE(the_end_of_a_source_is_that_of_its_followers)
 {
         struct ferry_operation idle, cancelled;
+        const char *key, *idle_key;
 
         for (int killed = 0; killed < 2; killed++) {
                 int error = killed ? FERRY_E_PEER_LOST : FERRY_E_CANCELLED;
@@ -170,6 +177,8 @@ WITH_SCENE(the_end_of_a_source_is_that_of_its_followers)
                 worker_expect(&s->c, "peer-lost");
                 follow(s, "", &s->follower);
                 follow(s, "", &idle);
+                key = operation_bearer(&s->p.b, s->follower.id);
+                idle_key = operation_bearer(&s->p.b, idle.id);
                 read_some(s);
                 if (killed) {
                         worker_kill(&s->p.a);
@@ -179,6 +188,8 @@ WITH_SCENE(the_end_of_a_source_is_that_of_its_followers)
                 }
                 assert_names_source(s, s->follower.id, error);
                 assert_names_source(s, idle.id, error);
+                assert_content_gone(s, s->follower.id, key);
+                assert_content_gone(s, idle.id, idle_key);
                 operation_assert_error(&s->c, s->read.id, killed ? FERRY_ERRORED : FERRY_CANCELLED,
                                        killed ? FERRY_E_PEER_LOST : FERRY_E_CANCELLED_BY_PEER);
                 operation_assert_error(&s->p.b, s->running.active, killed ? FERRY_ERRORED : FERRY_CANCELLED, error);
