@@ -139,6 +139,16 @@ static void memory_new(struct world *w, int i)
         assert_true(w->memory[i] != MAP_FAILED);
 }
 
+/* Words that differ by place and side: a byte at a time takes minutes under ThreadSanitizer. */
+static void memory_fill(uint8_t *memory, size_t size, int side)
+{
+        for (size_t at = 0; at < size; at += sizeof(uint64_t)) {
+                uint64_t word = (2 * at + (size_t)side + 1) * UINT64_C(0x9e3779b97f4a7c15);
+
+                memcpy(memory + at, &word, size - at < sizeof(word) ? size - at : sizeof(word));
+        }
+}
+
 static void memory_free(struct world *w, int i)
 {
         if (w->carrier != MAPPED) {
@@ -205,10 +215,8 @@ struct world *world_new_with(enum carrier carrier, size_t size, struct world_kno
                 w->segments[i][0] = (struct segment){ w->memory[i], size, w->registered[i] };
                 w->n_segments[i] = 1;
         }
-        for (size_t i = 0; i < size; i++) {
-                w->memory[0][i] = (uint8_t)(i * 7 + i / 251);
-                w->memory[1][i] = (uint8_t)(i * 13 + i / 241);
-        }
+        for (int i = 0; i < 2; i++)
+                memory_fill(w->memory[i], size, i);
         return test_keep(w, world_release);
 }
 

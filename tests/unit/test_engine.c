@@ -34,6 +34,7 @@ static void transfer_and_compare(enum carrier carrier, size_t size, enum engine_
         assert_int_equal(w->active.started, 1);
         assert_int_equal(w->passive.claims, 1);
         world_assert_streams_equal(w);
+        world_free(w); /* each world has two engines, and there are many sizes */
 }
 
 TEST(moves_every_size_both_ways_on_both_sides)
