@@ -17,7 +17,7 @@
  * the public functions.
  */
 
-enum { MOVER_GPUS = 16 };
+enum { MOVER_THREADS = 1 + SPACE_NO_GPU + 1 }; /* of host memory, of each GPU, of mapped files */
 
 /* A thread that moves transfers. */
 struct mover_thread {
@@ -29,10 +29,10 @@ struct mover_thread {
 struct http_mover {
         struct http_mover_config config;
         /*
-         * The first moves transfers of host memory, on a thread that it shares. Each other one moves those of a GPU,
-         * and waits for it: one that stands still holds up nothing else.
+         * The first moves transfers of host memory, on a thread that it shares. Each other one moves those of a GPU, or
+         * of mapped files, and waits for it: one that stands still holds up nothing else.
          */
-        struct mover_thread threads[1 + MOVER_GPUS];
+        struct mover_thread threads[MOVER_THREADS];
         pthread_mutex_t lock;        /* a leaf; guards what follows */
         struct http_requester *live; /* of all threads, oldest first */
 };
@@ -153,7 +153,7 @@ int http_mover_start(void *context, const struct engine_transfer *spec, char *de
         struct http_mover *mover = context;
         struct http_requester *requester;
         struct mover_thread *thread;
-        const struct space *gpu;
+        const struct space *space;
         int r;
 
         r = start(&mover->threads[0]); /* libcurl is ready then */
@@ -161,8 +161,8 @@ int http_mover_start(void *context, const struct engine_transfer *spec, char *de
                 r = http_requester_new(&mover->config, spec, &requester, detail, detail_size);
         if (r)
                 return r;
-        gpu = stream_next_space(&requester->base.stream, 0);
-        thread = &mover->threads[gpu ? 1 + gpu->device % MOVER_GPUS : 0];
+        space = stream_next_space(&requester->base.stream, 0);
+        thread = &mover->threads[space ? 1 + space->device : 0];
         r = start(thread);
         if (r) {
                 (void)http_requester_free(requester);
