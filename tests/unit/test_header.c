@@ -14,8 +14,8 @@ static struct wire_header sample(enum wire_type type)
                 .transfer = 4,
                 .seq = 5,
                 .status = 6,
-                .offset = 1000,
-                .length = 24,
+                .offset = 992,
+                .length = 32,
                 .total = 1024,
                 .whole = 4096,
                 .checksum = 0xfedcba9876543210,
@@ -79,7 +79,7 @@ TEST(impossible_numbers_are_refused)
                 h = sample((enum wire_type)type);
                 h.length = 0;
                 expect_refused(h);
-                h.length = 25; /* one beyond the total */
+                h.length = 33; /* one beyond the total */
                 expect_refused(h);
                 h = sample((enum wire_type)type);
                 h.offset = UINT64_MAX - 10; /* the sum overflows */
@@ -90,6 +90,9 @@ TEST(impossible_numbers_are_refused)
         }
         h = sample(WIRE_PARTS);
         h.total = h.whole + 1;
+        expect_refused(h);
+        h = sample(WIRE_PARTS);
+        h.length = 8; /* half a part */
         expect_refused(h);
         h = sample(WIRE_PARTS);
         h.flags = 0;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "message/header.h"
+#include "message/ranges.h"
 
 /*
  * The header of messages, as bytes. wire_decode() is the only way in: what it accepts is of this protocol, has known
@@ -47,7 +48,8 @@ static bool numbers_are_sane(const struct wire_header *h)
         if (h->to_epoch == 0 || h->from_epoch == 0 || h->operation == 0 || h->transfer == 0)
                 return false;
         if (h->type == WIRE_PARTS)
-                return (h->flags & WIRE_VERIFY) && h->length > 0 && h->total > 0 && h->total <= h->whole;
+                return (h->flags & WIRE_VERIFY) && h->length > 0 && h->length % RANGE_SIZE == 0 && h->total > 0 &&
+                       h->total <= h->whole;
         if (h->type != WIRE_READ && h->type != WIRE_WRITE)
                 return true;
         if (h->length == 0)
