@@ -214,6 +214,26 @@ TEST_WITH(a_link_maps_the_latest_memories_where_there_are_more_than_it_may, setu
         assert_int_equal(a.ended + b.ended, 0);
 }
 
+/* Those that wait for the queue alone need no bounce buffer. */
+TEST_WITH(a_short_queue_is_room_although_no_bounce_buffer_is_free, setup, teardown)
+{
+        struct channel *channel = channel_of(a_to_b);
+        bool force_inline;
+
+        export_blocks(MIB, false);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline), MIB);
+        for (size_t i = 0; i < BOUNCE_BUFFERS; i++)
+                channel->leases.bounce_owner[i] = 1;
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, MIB, &force_inline), 0);
+        channel->queue_bytes += CHANNEL_QUEUE_ROOM;
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 100, &force_inline), 0);
+        channel->queue_bytes -= CHANNEL_QUEUE_ROOM;
+        outgoing_tell_room(channel);
+        assert_int_equal(a.room, 1);
+        assert_int_equal(a.transport->ops->fit(a_to_b, &from, 0, 100, &force_inline), 100);
+        memset(channel->leases.bounce_owner, 0, sizeof(channel->leases.bounce_owner));
+}
+
 /* They were mapped once, and the link's bounce buffers are not mapped again. */
 TEST_WITH(bounce_buffers_are_not_given_back, setup, teardown)
 {

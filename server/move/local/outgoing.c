@@ -27,11 +27,13 @@ enum {
 
 /* ---- sending ---- */
 
-/* Whether a message that has been refused may fit now: the queue is short, and a lease and a bounce buffer are free. */
+/*
+ * Whether a message that has been refused may fit now: the queue is short, and a lease is free. One that needs a bounce
+ * buffer is refused again while none is free, since others that wait need none.
+ */
 static bool has_room(const struct channel *channel)
 {
-        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_used < FRAME_LEASES &&
-               (!channel->leases.bounce || leases_find_bounce(&channel->leases, 0) >= 0);
+        return channel->queue_bytes < CHANNEL_QUEUE_ROOM && channel->leases.n_used < FRAME_LEASES;
 }
 
 /* Returns 0 for outgoing_fit(), and has outgoing_tell_room() call handlers->room. */
