@@ -60,6 +60,18 @@ TEST_WITH(memory_too_short_for_bounce_buffers_costs_no_link, setup, teardown)
         assert_int_equal(a_to_b->state, LINK_UP);
 }
 
+TEST_WITH(memory_too_short_for_a_payload_blames_no_peer, setup, teardown)
+{
+        export_blocks(MIB, true);
+        send_it(MIB);
+        RUN_UNTIL(&a, &b, sent.done);
+        send_it(MIB); /* over a mapping that is there */
+        memory_left = 0;
+        RUN_UNTIL(&a, &b, b.detail[0]);
+        memory_left = -1;
+        assert_non_null(strstr(b.detail, "this worker cannot map memory of the peer"));
+}
+
 /* fit() allows less. */
 TEST_WITH(a_payload_that_no_bounce_buffer_holds_is_not_sent, setup, teardown)
 {

@@ -97,12 +97,14 @@ static const char *on_mapped_message(struct channel *channel, const struct frame
                                      const struct wire_header *header, const uint8_t *bytes)
 {
         struct payload payload = { .length = frame->size };
-        const char *wrong;
+        const char *wrong = NULL;
         struct pull *pull;
 
         if ((frame->id != 0) != ((header->flags & WIRE_VERIFY) != 0))
                 return "its message has digests and does not say so, or says so and has none";
         pull = pull_arrived(channel, frame, bytes, &wrong);
+        if (!pull && !wrong)
+                run_short(channel, -ENOMEM);
         if (!pull)
                 return wrong;
         payload.descriptor = pull;
@@ -135,34 +137,29 @@ static const char *on_message(struct channel *channel, const struct frame *frame
         return NULL;
 }
 
+/* Of a mapping that has not been made, or has been (0). */
+static const char *judge_mapping(struct channel *channel, int r)
+{
+        if (r == -ENOSPC)
+                return "it offers more memory than one link may map";
+        if (r < 0)
+                run_short(channel, r);
+        return NULL;
+}
+
 /* The mapping takes a duplicate of the descriptor if it needs one: the datagram's own are closed. */
 static const char *on_map(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
         int r = mapping_add(channel, frame->id, frame->size, datagram->fd);
 
-        switch (r) {
-        case 0:
-                return NULL;
-        case -EBADMSG:
-                return "its memory cannot be mapped: known already, or not sealed";
-        case -ENOSPC:
-                return "it offers more memory than one link may map";
-        default:
-                run_short(channel, r);
-                return NULL;
-        }
+        return r == -EBADMSG ? "its memory cannot be mapped: known already, or not sealed" : judge_mapping(channel, r);
 }
 
 static const char *on_map_gpu(struct channel *channel, const struct frame *frame, const struct datagram *datagram)
 {
-        switch (gpu_mapping_open(channel, frame->id, frame->size, datagram->bytes + sizeof(*frame))) {
-        case 0:
-                return NULL;
-        case -EBADMSG:
-                return "its GPU memory is mapped already";
-        default:
-                return "it offers more memory than one link may map";
-        }
+        int r = gpu_mapping_open(channel, frame->id, frame->size, datagram->bytes + sizeof(*frame));
+
+        return r == -EBADMSG ? "its GPU memory is mapped already" : judge_mapping(channel, r);
 }
 
 /* Handles a frame. Returns NULL, or what is wrong with it. */

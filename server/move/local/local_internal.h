@@ -274,7 +274,10 @@ void copies_init(struct copies *copies, unsigned helpers);
 /* Stops the helpers. No pull may be left. */
 void copies_clear(struct copies *copies);
 
-/* Makes a pull for a message that came; bytes: its extents and digests, of any alignment. NULL with *ret_wrong. */
+/*
+ * Makes a pull for a message that came; bytes: its extents and digests, of any alignment. Returns NULL where memory is
+ * short, or where the message is wrong: *ret_wrong says how, and stays as it was otherwise.
+ */
 struct pull *pull_arrived(struct channel *channel, const struct frame *frame, const uint8_t *bytes,
                           const char **ret_wrong);
 /* The engine has refused the payload. */

@@ -216,10 +216,8 @@ struct pull *pull_arrived(struct channel *channel, const struct frame *frame, co
 {
         struct pull *pull = pull_new(frame->n, frame->id);
 
-        if (!pull) {
-                *ret_wrong = "out of memory";
+        if (!pull)
                 return NULL;
-        }
         pull->channel = channel;
         pull->length = frame->size;
         pull->lease = &channel->peer_page->leases[frame->slot];
