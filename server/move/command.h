@@ -36,7 +36,7 @@ struct command {
                 uint64_t id;                     /* CANCEL: transfer, REVOKE: operation */
                 struct memory *memory;           /* DEREGISTER: the caller waits */
                 struct resolution *resolution;   /* RESOLVED: the engine's */
-                struct peers_page *page;         /* LIST: the caller waits */
+                struct peers_page *page;         /* LIST_PEERS: the caller waits */
                 struct engine_http_note *note;   /* NOTE_HTTP: owned by the engine from then on */
         };
         int reason, wire_reason; /* CANCEL, REVOKE */

@@ -10,7 +10,8 @@
 /*
  * The progress lock, and inline progress: who holds it may run the engine and call its transports (engine_internal.h
  * says why). The engine's thread holds it but while it sleeps or yields; other threads take it for a transfer that they
- * wait for, for at most spin_us / INLINE_PART, and for a deregistration once the thread has ended.
+ * wait for, for at most spin_us / INLINE_PART, and for a deregistration for which there is no command: the engine was
+ * told to stop, or memory is short.
  *
  * Before inline progress the events are switched off, so that the sleeping thread is not woken by what is handled here;
  * afterwards the transports are armed again, or the thread is woken to go on.

@@ -44,7 +44,7 @@ enum {
         END_MARGIN_MS = 10000,   /* beyond the grace time: a worker that takes longer has a bug */
 };
 
-/* Workers whose files ferry_worker_abandon unlinks. The lock is a leaf. */
+/* Workers whose files ferry_worker_abandon unlinks. The lock is held while they are, under that of sockets. */
 static pthread_mutex_t living_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ferry_worker *living;
 

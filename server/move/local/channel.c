@@ -18,9 +18,9 @@
 /*
  * Channels: a link of the local transport, with its socket, its mailbox and the queue of datagrams that the socket did
  * not take. channel_new() makes one for a connected socket; channel_greet() sends HELLO with the link page, the shared
- * memory that has this end's leases and mailbox. A link that fails is only marked and unwatched (channel_fail);
- * progress.c ends it when nothing uses its memory any more, by channel_close(). The engine frees a link that it has got
- * (link_free).
+ * memory that has this end's leases and mailbox. A link that fails is only marked, and its socket no longer polled
+ * (channel_fail); progress.c ends it when nothing uses its memory any more, by channel_close(). The engine frees a link
+ * that it has got (link_free).
  *
  * Messages leave by the mailbox while the peer looks at its mailbox, else as datagrams; mail_put() and the count of
  * datagrams keep the two in order. Thread: the progress thread.

@@ -25,7 +25,7 @@ enum frame_type {
                             with WIRE_VERIFY id digests, the XXH3-64 of each FRAME_DIGEST_PIECE bytes of the payload */
         FRAME_MAP,       /* id, size: of a memory, whose descriptor it carries; before its first use */
         FRAME_RELEASE,   /* slot, number: the receiver is done with that lease, or refused it; once for each */
-        FRAME_UNMAP,     /* id: of a memory that the sender has deregistered */
+        FRAME_UNMAP,     /* id: of a memory that the sender takes back */
         FRAME_MAP_GPU,   /* id, size: of a memory on a GPU; a struct gpu_share follows. Used only after its FRAME_MAPPED
                           */
         FRAME_MAPPED,    /* id; n: 1 = the receiver has opened that memory, 0 = it cannot; once for each MAP_GPU */

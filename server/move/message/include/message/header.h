@@ -81,8 +81,8 @@ enum wire_verdict {
 };
 
 /*
- * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or
- * invalid numbers (in READ and WRITE: length 0, offset + length above total, total above whole).
+ * Decodes the header of an untrusted message. WIRE_INVALID: wrong size, magic or type, unknown flags, ids of 0, or, in
+ * READ, WRITE and PARTS, invalid numbers: see header.c.
  */
 enum wire_verdict wire_decode(const void *bytes, size_t size, struct wire_header *ret_header, uint8_t *ret_protocol);
 
