@@ -64,11 +64,13 @@ static inline bool area_has_gaps(const uint8_t *area, size_t size, const struct 
         const uint8_t *at = area;
 
         for (size_t i = 0; i <= n; i++) {
-                for (const uint8_t *end = i < n ? segments[i].address : area + size; at < end; at++)
-                        if (*at != AREA_GAP)
-                                return false;
+                const uint8_t *end = i < n ? segments[i].address : area + size;
+
+                /* Each byte is as the next one. By the byte this takes minutes under ThreadSanitizer. */
+                if (at < end && (*at != AREA_GAP || memcmp(at, at + 1, (size_t)(end - at) - 1) != 0))
+                        return false;
                 if (i < n)
-                        at += segments[i].size;
+                        at = end + segments[i].size;
         }
         return true;
 }
