@@ -78,21 +78,44 @@ static void lane_begin(struct scene *s, struct lane *lane)
         lane->other_operation = offers ? lane->active.id : lane->passive.id;
 }
 
+static struct ferry_operation lane_look(struct scene *s, const struct lane *lane)
+{
+        struct ferry_operation now;
+
+        assert_int_equal(ferry_get_operation(s->pair.a.client, lane->kept_operation, 0, 0, &now), 0);
+        return now;
+}
+
+static uint64_t bytes_of_all(struct scene *s)
+{
+        uint64_t sum = 0;
+
+        for (size_t i = 0; i < LANES; i++) {
+                OPERATION now = lane_look(s, &s->lanes[i]);
+
+                sum += now.bytes_done;
+        }
+        return sum;
+}
+
 /*
- * Whether the operation stands before its end once the survivor has taken all that the peer said before it was stopped:
- * of what is lent the peer may have copied more than the survivor has heard, up to the end.
+ * Until the survivor has taken all that the peer said before it was stopped: of what is lent the peer may have copied
+ * more than the survivor has heard, up to the end.
  */
-static bool is_before_its_end(struct scene *s, const struct lane *lane)
+static void await_rest(struct scene *s)
 {
         uint64_t before;
-        OPERATION now = { 0 };
 
         do {
-                before = now.bytes_done;
+                before = bytes_of_all(s);
                 pass_time(QUIET_MS);
-                ferry_operation_clear(&now);
-                assert_int_equal(ferry_get_operation(s->pair.a.client, lane->kept_operation, 0, 0, &now), 0);
-        } while (!now.done && now.bytes_done != before);
+        } while (bytes_of_all(s) != before);
+}
+
+static bool is_before_its_end(struct scene *s, const struct lane *lane)
+{
+        OPERATION now = lane_look(s, lane);
+
         return !now.done && now.bytes_done > 0 && now.bytes_done < SIZE;
 }
 
@@ -112,6 +135,7 @@ static void stop_in_the_middle(struct scene *s)
                 for (size_t i = 0; i < LANES; i++)
                         middle = operation_await_middle(&s->pair.a, s->lanes[i].kept_operation) && middle;
                 assert_int_equal(kill(s->pair.b.pid, SIGSTOP), 0);
+                await_rest(s);
                 for (size_t i = 0; i < LANES; i++)
                         middle = is_before_its_end(s, &s->lanes[i]) && middle;
                 if (middle)
