@@ -326,35 +326,38 @@ static void running_begin(struct pair *p, struct running *r)
         memcpy(r->active, active.id, FERRY_ID_SIZE);
 }
 
-/* Whether the worker's operation has ended, and how far it came. */
-static bool running_look(const struct pair *p, const struct running *r, struct worker *w, uint64_t *ret_bytes)
+/* Whether the worker's operation ends within wait_ms, and how far it came. */
+static bool running_look(const struct pair *p, const struct running *r, struct worker *w, uint64_t wait_ms,
+                         uint64_t *ret_bytes)
 {
         OPERATION now;
         bool done;
 
-        assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, 0, 0, &now), 0);
+        assert_int_equal(ferry_get_operation(w->client, w == &p->a ? r->passive : r->active, wait_ms, 0, &now), 0);
         done = now.done;
         *ret_bytes = now.bytes_done;
         return done;
 }
 
 /*
- * Lets one worker run for moments, until the transfer stands in its middle, as the other worker sees it. false: it was
- * past that before it could be stopped, or has failed on either side; the worker runs.
+ * Lets one worker run for moments, until the transfer stands in its middle, as the other worker sees it, also once that
+ * has had time to take what was sent to it before. false: it was past that before it could be stopped, or has failed on
+ * either side; the worker runs.
  */
 static bool running_step(struct pair *p, const struct running *r, struct worker *paused)
 {
+        enum { SETTLE_MS = 50 };
         struct worker *w = paused == &p->a ? &p->b : &p->a;
         uint64_t bytes, bytes_of_paused;
         bool done;
 
         do {
                 worker_pause(paused);
-                done = running_look(p, r, w, &bytes);
-                if (!done && bytes > 0 && bytes < r->size - r->size / 4)
+                done = running_look(p, r, w, 0, &bytes);
+                if (!done && bytes > 0 && bytes < r->size - r->size / 4 && !running_look(p, r, w, SETTLE_MS, &bytes))
                         return true;
                 worker_resume(paused);
-        } while (!done && bytes == 0 && !running_look(p, r, paused, &bytes_of_paused));
+        } while (!done && bytes == 0 && !running_look(p, r, paused, 0, &bytes_of_paused));
         return false;
 }
 
