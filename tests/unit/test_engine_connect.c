@@ -507,6 +507,19 @@ TEST(a_link_whose_hello_finds_no_memory_ends)
         }
 }
 
+/* UCX's own thread may hold an event of a socket that the engine closes while it is being connected. */
+TEST(links_given_up_as_they_begin_harm_no_other)
+{
+        for (int i = 0; i < 300; i++) {
+                struct world *w;
+
+                plan_faults((struct faulty_plan){ .per_mille = { [FAULT_NO_MEMORY] = 1000 } });
+                w = world_new(false, true);
+                connect_to(w, w->ends[1].epoch, data_of(&w->ends[1]));
+                assert_int_equal(w->connection.error, FERRY_E_PEER_UNREACHABLE);
+        }
+}
+
 /* ---- notices ---- */
 
 static struct engine_notice notice_of(bool renews)

@@ -3,8 +3,10 @@
 #include <fcntl.h>
 #include <linux/rtnetlink.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,8 @@
 #include <sys/ioctl.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
+
+#include <ucs/async/async_fwd.h>
 
 #include "base/fork.h"
 #include "base/log.h"
@@ -427,6 +431,68 @@ static int open_timer(int clock, int flags)
         return private(timerfd_create(clock, flags | TFD_CLOEXEC));
 }
 
+/* ---- events ---- */
+
+/*
+ * UCX's own thread takes up to 16 events at once, keeps those that it cannot handle now for the progress thread, and
+ * finds the handler of each by its descriptor. Meanwhile the engine may have closed that socket, and an accepted one
+ * may have its number; or UCX waits for other events of it. So a socket that was closed while it was being connected
+ * has UCX write to a new one before a word was read: an assertion (uct_tcp_sockcm_ep_progress_send; on in Debian's
+ * build), or else a connection that never comes about. So a handler gets only events that it waits for now. 1.22 does
+ * so for those that were kept (openucx/ucx#11458); for the others: open.
+ */
+
+enum { WATCHES = 1 << 16 }; /* descriptors from there on are left to UCX */
+
+/* What the handler of a descriptor waits for. Written before UCX knows of it; read by any thread. */
+static struct watch {
+        _Atomic(ucs_async_event_cb_t) handler;
+        atomic_int events; /* ucs_event_set_types_t */
+} watches[WATCHES];
+
+static bool has_failed(int fd)
+{
+        struct pollfd now = { .fd = fd };
+
+        return poll(&now, 1, 0) == 1 && (now.revents & POLLERR);
+}
+
+static void pass_event(int fd, ucs_event_set_types_t events, void *context)
+{
+        ucs_async_event_cb_t handler = atomic_load(&watches[fd].handler);
+        int due = (int)events & atomic_load(&watches[fd].events) & ~UCS_EVENT_SET_EVERR;
+
+        if ((events & UCS_EVENT_SET_EVERR) && has_failed(fd)) /* nobody has to wait for a failure */
+                due |= UCS_EVENT_SET_EVERR;
+        if (due)
+                handler(fd, (ucs_event_set_types_t)due, context);
+}
+
+static ucs_status_t watch_events(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events,
+                                 ucs_async_event_cb_t handler, void *context, ucs_async_context_t *async)
+{
+        ucs_status_t (*of_ucx)(ucs_async_mode_t, int, ucs_event_set_types_t, ucs_async_event_cb_t, void *,
+                               ucs_async_context_t *);
+
+        *(void **)&of_ucx = ucx_library_find("ucs_async_set_event_handler");
+        if (fd >= 0 && fd < WATCHES) {
+                atomic_store(&watches[fd].handler, handler);
+                atomic_store(&watches[fd].events, (int)events);
+                handler = pass_event;
+        }
+        return of_ucx(mode, fd, events, handler, context, async);
+}
+
+static ucs_status_t watch_other_events(int fd, ucs_event_set_types_t events)
+{
+        ucs_status_t (*of_ucx)(int, ucs_event_set_types_t);
+
+        *(void **)&of_ucx = ucx_library_find("ucs_async_modify_handler");
+        if (fd >= 0 && fd < WATCHES)
+                atomic_store(&watches[fd].events, (int)events);
+        return of_ucx(fd, events);
+}
+
 /* ---- the functions that UCX gets from us ---- */
 
 void ucx_quirks_redirect(void)
@@ -438,6 +504,8 @@ void ucx_quirks_redirect(void)
                 { "pipe", (void *)open_pipe },
                 { "timerfd_create", (void *)open_timer },
                 { "close", (void *)fork_private_close },
+                { "ucs_async_set_event_handler", (void *)watch_events },
+                { "ucs_async_modify_handler", (void *)watch_other_events },
                 { "ucs_netlink_route_exists", (void *)ucx_route_exists },
                 { "ucs_netlink_is_best_route", (void *)ucx_is_best_route },
         };
