@@ -153,6 +153,8 @@ void offer_in_rows(struct worker *w, enum ferry_kind kind, const char *region, u
                    struct ferry_operation *ret_operation);
 void begin_in_rows(struct worker *w, enum ferry_kind kind, const char *region, uint64_t size, const char *metadata,
                    struct ferry_operation *ret_operation);
+/* How many bytes must have arrived in that order for the region to begin without gaps. */
+uint64_t rows_begin(uint64_t size);
 /* The active kind for a passive one: readable → read, writable → write. */
 enum ferry_kind kind_of_peer(enum ferry_kind passive);
 

@@ -340,11 +340,11 @@ static bool running_look(const struct pair *p, const struct running *r, struct w
 }
 
 /*
- * Lets one worker run for moments, until the transfer stands in its middle, as the other worker sees it, also once that
- * has had time to take what was sent to it before. false: it was past that before it could be stopped, or has failed on
- * either side; the worker runs.
+ * Lets one worker run for moments, until the transfer stands in its middle, at least bytes from its begin, as the other
+ * worker sees it, also once that has had time to take what was sent to it before. false: it was past that before it
+ * could be stopped, or has failed on either side; the worker runs.
  */
-static bool running_step(struct pair *p, const struct running *r, struct worker *paused)
+static bool running_step(struct pair *p, const struct running *r, struct worker *paused, uint64_t least)
 {
         enum { SETTLE_MS = 50 };
         struct worker *w = paused == &p->a ? &p->b : &p->a;
@@ -354,15 +354,16 @@ static bool running_step(struct pair *p, const struct running *r, struct worker 
         do {
                 worker_pause(paused);
                 done = running_look(p, r, w, 0, &bytes);
-                if (!done && bytes > 0 && bytes < r->size - r->size / 4 && !running_look(p, r, w, SETTLE_MS, &bytes))
+                if (!done && bytes >= least && bytes < r->size - r->size / 4 &&
+                    !running_look(p, r, w, SETTLE_MS, &bytes))
                         return true;
                 worker_resume(paused);
-        } while (!done && bytes == 0 && !running_look(p, r, paused, 0, &bytes_of_paused));
+        } while (!done && bytes < least && !running_look(p, r, paused, 0, &bytes_of_paused));
         return false;
 }
 
-void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
-                   struct running *ret_running)
+void running_start_at(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
+                      uint64_t least, struct running *ret_running)
 {
         struct running r = { .kind = passive_kind, .size = size };
         bool readable = passive_kind == FERRY_READABLE;
@@ -371,7 +372,7 @@ void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, 
         r.local = region_make(&p->b, size, readable ? 0 : seed);
         for (int i = 0; i < RUNNING_TRIES; i++) {
                 running_begin(p, &r);
-                if (running_step(p, &r, paused)) {
+                if (running_step(p, &r, paused, least)) {
                         *ret_running = r;
                         return;
                 }
@@ -380,6 +381,12 @@ void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, 
                 region_await_unused(&p->b, r.local);
         }
         fail_msg("no transfer could be stopped in its middle");
+}
+
+void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
+                   struct running *ret_running)
+{
+        running_start_at(p, passive_kind, size, seed, paused, 1, ret_running);
 }
 
 struct worker *running_target(struct pair *p, const struct running *r)

@@ -115,6 +115,9 @@ struct running {
 
 void running_start(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
                    struct running *ret_running);
+/* The same, with at least bytes from the begin (1 to three quarters; more is caught less often). */
+void running_start_at(struct pair *p, enum ferry_kind passive_kind, uint64_t size, uint64_t seed, struct worker *paused,
+                      uint64_t least, struct running *ret_running);
 
 /* The worker and region that the bytes go to. */
 struct worker *running_target(struct pair *p, const struct running *running);

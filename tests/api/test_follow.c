@@ -44,7 +44,7 @@ static void start(struct scene *s, bool network)
 
         pair_start_with(&s->p, network, STRINGS("--chunk-size", "262144"));
         worker_start(&s->c, "c", network ? apart : flags);
-        running_start(&s->p, FERRY_READABLE, SIZE, SEED, &s->p.a, &s->running);
+        running_start_at(&s->p, FERRY_READABLE, SIZE, SEED, &s->p.a, rows_begin(SIZE), &s->running);
 }
 
 /* c begins to read, and gets what has arrived. */

@@ -167,6 +167,11 @@ void begin_verified(struct worker *w, enum ferry_kind kind, const char *region, 
 
 enum { ROWS = 512, ROW = 256 /* as many pieces as one message names */ };
 
+uint64_t rows_begin(uint64_t size)
+{
+        return 2 * (size / ROWS);
+}
+
 /* Pieces that follow each other do not touch. metadata NULL = of a passive operation. */
 static void create_in_rows(struct worker *w, enum ferry_kind kind, const char *region, uint64_t size,
                            const char *metadata, struct ferry_operation *ret_operation)
