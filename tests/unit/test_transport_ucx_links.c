@@ -338,6 +338,37 @@ TEST(ucx_1_20_alone_gets_a_route_over_loopback)
         if_freenameindex(interfaces);
 }
 
+static void note_events(int fd, ucs_event_set_types_t events, void *context)
+{
+        (void)fd;
+        *(int *)context |= (int)events;
+}
+
+/* UCX may have kept an event of the socket that had the descriptor's number before. */
+TEST(a_handler_gets_only_events_that_it_waits_for)
+{
+        const int all = UCS_EVENT_SET_EVREAD | UCS_EVENT_SET_EVWRITE | UCS_EVENT_SET_EVERR;
+        ucs_status_t (*forget)(int fd, int sync);
+        int fds[2], heard = 0;
+
+        (void)pair_new(); /* loads UCX */
+        *(void **)&forget = ucx_library_find("ucs_async_remove_handler");
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
+        assert_int_equal(ucx_watch_events(UCS_ASYNC_MODE_POLL, fds[0], UCS_EVENT_SET_EVREAD, note_events, &heard, NULL),
+                         UCS_OK);
+        ucx_pass_event(fds[0], UCS_EVENT_SET_EVWRITE | UCS_EVENT_SET_EVERR, &heard);
+        assert_int_equal(heard, 0);
+        ucx_pass_event(fds[0], (ucs_event_set_types_t)all, &heard);
+        assert_int_equal(heard, UCS_EVENT_SET_EVREAD);
+        heard = 0;
+        assert_int_equal(ucx_watch_other_events(fds[0], UCS_EVENT_SET_EVWRITE), UCS_OK);
+        ucx_pass_event(fds[0], (ucs_event_set_types_t)all, &heard);
+        assert_int_equal(heard, UCS_EVENT_SET_EVWRITE);
+        assert_int_equal(forget(fds[0], 1), UCS_OK);
+        close(fds[0]);
+        close(fds[1]);
+}
+
 /* Of each interface: only the one named lo has a route to the address, which is one of loopback. */
 static void assert_only_lo_leads_to(const void *loopback)
 {

@@ -15,8 +15,6 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#include <ucs/async/async_fwd.h>
-
 #include "base/fork.h"
 #include "base/log.h"
 #include "ucx_internal.h"
@@ -457,7 +455,7 @@ static bool has_failed(int fd)
         return poll(&now, 1, 0) == 1 && (now.revents & POLLERR);
 }
 
-static void pass_event(int fd, ucs_event_set_types_t events, void *context)
+void ucx_pass_event(int fd, ucs_event_set_types_t events, void *context)
 {
         ucs_async_event_cb_t handler = atomic_load(&watches[fd].handler);
         int due = (int)events & atomic_load(&watches[fd].events) & ~UCS_EVENT_SET_EVERR;
@@ -468,8 +466,8 @@ static void pass_event(int fd, ucs_event_set_types_t events, void *context)
                 handler(fd, (ucs_event_set_types_t)due, context);
 }
 
-static ucs_status_t watch_events(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events,
-                                 ucs_async_event_cb_t handler, void *context, ucs_async_context_t *async)
+ucs_status_t ucx_watch_events(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events, ucs_async_event_cb_t handler,
+                              void *context, ucs_async_context_t *async)
 {
         ucs_status_t (*of_ucx)(ucs_async_mode_t, int, ucs_event_set_types_t, ucs_async_event_cb_t, void *,
                                ucs_async_context_t *);
@@ -478,12 +476,12 @@ static ucs_status_t watch_events(ucs_async_mode_t mode, int fd, ucs_event_set_ty
         if (fd >= 0 && fd < WATCHES) {
                 atomic_store(&watches[fd].handler, handler);
                 atomic_store(&watches[fd].events, (int)events);
-                handler = pass_event;
+                handler = ucx_pass_event;
         }
         return of_ucx(mode, fd, events, handler, context, async);
 }
 
-static ucs_status_t watch_other_events(int fd, ucs_event_set_types_t events)
+ucs_status_t ucx_watch_other_events(int fd, ucs_event_set_types_t events)
 {
         ucs_status_t (*of_ucx)(int, ucs_event_set_types_t);
 
@@ -504,8 +502,8 @@ void ucx_quirks_redirect(void)
                 { "pipe", (void *)open_pipe },
                 { "timerfd_create", (void *)open_timer },
                 { "close", (void *)fork_private_close },
-                { "ucs_async_set_event_handler", (void *)watch_events },
-                { "ucs_async_modify_handler", (void *)watch_other_events },
+                { "ucs_async_set_event_handler", (void *)ucx_watch_events },
+                { "ucs_async_modify_handler", (void *)ucx_watch_other_events },
                 { "ucs_netlink_route_exists", (void *)ucx_route_exists },
                 { "ucs_netlink_is_best_route", (void *)ucx_is_best_route },
         };

@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <ucp/api/ucp.h>
+#include <ucs/async/async_fwd.h>
 #include <ucs/config/global_opts.h>
 #include <ucs/config/types.h>
 #include <ucs/debug/debug.h>
@@ -284,6 +285,11 @@ void ucx_quirks_redirect(void);
  */
 int ucx_route_exists(int if_index, const struct sockaddr *remote, uintptr_t option);
 int ucx_is_best_route(int if_index, const struct sockaddr *remote);
+/* They take the place of ucs_async_set_event_handler, ucs_async_modify_handler, and a handler. Any thread. */
+ucs_status_t ucx_watch_events(ucs_async_mode_t mode, int fd, ucs_event_set_types_t events, ucs_async_event_cb_t handler,
+                              void *context, ucs_async_context_t *async);
+ucs_status_t ucx_watch_other_events(int fd, ucs_event_set_types_t events);
+void ucx_pass_event(int fd, ucs_event_set_types_t events, void *context);
 bool ucx_put_is_safe(void);
 bool ucx_takes_one_interface(void);
 bool ucx_lacks_ipv6_loopback(void);
